@@ -1,0 +1,4 @@
+//! The `corelog` command. Knows only how to hand its arguments to the library.
+#![forbid(unsafe_code)]
+
+fn main() {}

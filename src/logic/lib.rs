@@ -1,0 +1,6 @@
+//! Pure state machines of the broker: events in, effects out, the clock passed in. Knows no I/O.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+pub mod ids;
