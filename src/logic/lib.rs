@@ -4,3 +4,4 @@
 extern crate alloc;
 
 pub mod ids;
+pub mod log;
