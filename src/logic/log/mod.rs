@@ -182,6 +182,30 @@ impl Log {
         Placed { sealed, segment: active.base, position }
     }
 
+    /// Adds a batch where an earlier [`Log::append`] had placed it, as recovery does. `false` when it
+    /// does not follow what is there.
+    pub fn replay(&mut self, now_ms: i64, batch: &BatchHeader, segment: Offset, position: u32) -> bool {
+        let active = self.active();
+        let rolls = segment != active.base;
+        let follows = batch.base_offset >= active.end
+            && if rolls {
+                position == 0 && segment == batch.base_offset && segment >= active.end
+            } else {
+                position == active.size
+            }
+            && index::relative(segment, batch.last_offset()).is_some();
+        if !follows {
+            return false;
+        }
+        self.epochs.begin(batch.leader_epoch, batch.base_offset);
+        if rolls {
+            self.roll(now_ms, segment);
+        }
+        let config = self.config;
+        self.active_mut().push(now_ms, batch, &config);
+        true
+    }
+
     /// Seals the active segment and begins one at `base`. An empty segment is only moved up.
     fn roll(&mut self, now_ms: i64, base: Offset) -> Option<Offset> {
         let active = self.active_mut();

@@ -71,6 +71,21 @@ impl Segment {
         segment
     }
 
+    /// A segment whose indexes are known up to a batch start, to be walked on from there.
+    pub fn resumed(base: Offset, position: u32, offsets: OffsetIndex, times: TimeIndex) -> Self {
+        let mut segment = Self::new(base, 0);
+        segment.size = position;
+        if let Some(last) = times.last() {
+            segment.max_timestamp = Some(MaxTimestamp {
+                timestamp: last.timestamp,
+                batch_end: Offset(base.0 + i64::from(last.relative)),
+            });
+        }
+        segment.offsets = offsets;
+        segment.times = times;
+        segment
+    }
+
     /// Whether the next batch belongs into a new segment: full by bytes, age or index, or too far
     /// from the base for Kafka's index format. Timestamps later than the clock count as the clock's,
     /// so that a record from the future neither pins a segment nor rolls each batch.
