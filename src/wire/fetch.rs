@@ -277,10 +277,8 @@ mod tests {
     }
 
     fn example(version: i16) -> FetchResponseData {
-        let mut leader = LeaderIdAndEpoch::default();
-        leader.leader_id = 2;
-        let mut endpoint = NodeEndpoint::default();
-        endpoint.host = KafkaString::from_static("b2");
+        let leader = LeaderIdAndEpoch::default().with_leader_id(2);
+        let endpoint = NodeEndpoint::default().with_host(KafkaString::from_static("b2"));
         let aborted = AbortedTransaction::default()
             .with_producer_id(9)
             .with_first_offset(11);

@@ -1,9 +1,13 @@
 //! Bytes to typed Kafka messages and back. Knows nothing of sockets, files or partitions.
 #![forbid(unsafe_code)]
 
+pub mod batch;
+pub mod compression;
 pub mod error;
 pub mod fetch;
+pub mod fuzz;
 pub mod header;
+pub mod records;
 pub mod request;
 pub mod response;
 pub mod version;
@@ -18,6 +22,7 @@ pub mod messages {
     pub use kacrab_protocol::generated::*;
 }
 
+pub use compression::Compression;
 pub use error::WireError;
 pub use kacrab_protocol::generated::{ApiKey, ErrorCode};
 pub use kacrab_protocol::{KafkaString, KafkaUuid, RawTaggedField};

@@ -101,9 +101,9 @@ pub fn served_api_versions() -> Vec<ApiVersion> {
 /// The answer to ApiVersions in a version that is not served (KIP-511): UNSUPPORTED_VERSION in a
 /// version 0 body, with the whole list, so that the client can try again.
 pub fn unsupported_api_versions(correlation_id: i32) -> Bytes {
-    let mut body = ApiVersionsResponseData::default();
-    body.error_code = ErrorCode::UnsupportedVersion.code();
-    body.api_keys = served_api_versions();
+    let body = ApiVersionsResponseData::default()
+        .with_error_code(ErrorCode::UnsupportedVersion.code())
+        .with_api_keys(served_api_versions());
     let encoded = encode(0, correlation_id, &Response::ApiVersions(body));
     assert!(encoded.is_ok(), "a list of integers always encodes");
     encoded.unwrap_or_default()
