@@ -4,3 +4,7 @@
 extern crate alloc;
 
 pub mod ids;
+
+pub mod cluster;
+
+pub mod partition;
