@@ -64,6 +64,11 @@ impl Reactor {
         &self.ring
     }
 
+    /// Runs a task; it goes on until it ends or the executor does.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        spawn(task);
+    }
+
     /// Runs a task with a small share of the core while other tasks want it.
     pub fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
         // A task queue lives as long as its executor, so this cannot fail while a task runs.
@@ -85,6 +90,8 @@ where
     F: FnOnce(Reactor) -> Fut + Send + 'static,
     Fut: Future<Output = ()> + 'static,
 {
+    // glommio reports a refused ring without its errno; asking first keeps it.
+    crate::probe::try_ring(GLOMMIO_RING_DEPTH as u32)?;
     let placement = settings.core.map_or(Placement::Unbound, Placement::Fixed);
     let mut builder = LocalExecutorBuilder::new(placement)
         .name(&settings.name)
@@ -152,7 +159,7 @@ pub fn spawn(task: impl Future<Output = ()> + 'static) {
     glommio::spawn_local(task).detach();
 }
 
-/// Lets other tasks run.
+/// Lets other tasks run, and timers and messages from other threads arrive. Long loops call it often.
 pub async fn yield_now() {
-    glommio::executor().yield_task_queue_now().await;
+    crate::ring::current().yield_turn().await;
 }

@@ -14,6 +14,16 @@ pub fn uring_available() -> Result<(), String> {
     }
 }
 
+/// Makes and drops a ring as the reactor makes it, to learn the error if there is one.
+pub(crate) fn try_ring(entries: u32) -> io::Result<()> {
+    let ring: IoUring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(entries)?;
+    drop(ring);
+    Ok(())
+}
+
 /// The cause and the remedy of a refused ring.
 pub fn explain(error: &io::Error) -> String {
     let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();

@@ -202,10 +202,7 @@ fn direct_writes_read_back_and_sendfile_sends_the_same_bytes() {
         let back = file.read_at(0, LEN).await.expect("reads");
         assert!(back == bytes, "read bytes differ");
         let pages = PageFile::open(&file_path).expect("opens");
-        pages
-            .read_ahead(&reactor, 0, LEN)
-            .await
-            .expect("reads ahead");
+        pages.read_ahead(0, LEN).await.expect("reads ahead");
         assert!(pages.resident(0, LEN), "what was read ahead is resident");
         let accepted = listener.accept(&reactor).await.expect("accepts");
         let socket = Socket::new(&reactor, accepted.fd).expect("a socket");
