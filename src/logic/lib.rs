@@ -4,4 +4,9 @@
 extern crate alloc;
 
 pub mod ids;
+
 pub mod log;
+
+pub mod cluster;
+
+pub mod partition;

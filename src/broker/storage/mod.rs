@@ -18,13 +18,12 @@ mod lookup;
 mod place;
 mod read;
 mod recover;
+mod scan;
 mod signal;
 mod state;
 mod tail;
 mod trim;
 
-#[cfg(test)]
-mod tests;
 
 pub use logic::log::Config as LogConfig;
 

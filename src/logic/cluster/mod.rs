@@ -1,0 +1,12 @@
+//! The cluster's metadata: records, the image they add up to, and the requests that make records.
+//! Knows nothing of how records are made durable or agreed on.
+
+mod record;
+
+mod image;
+
+pub mod change;
+pub mod config;
+
+pub use image::{Image, Partition, Topic};
+pub use record::{Record, RecordError};

@@ -1,0 +1,479 @@
+//! A partition's leader: which batches are accepted, at which offsets, when their producers are
+//! answered and when waiting fetches wake. Knows neither bytes nor files nor sockets: the shell
+//! appends what [`Effect::Append`] says and reports how far the log is written and durable.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::producers::{BatchSummary, Producers, Refusal, Verdict};
+use crate::ids::{Instant, LeaderEpoch, Offset, Timestamp};
+
+/// Fetches that may wait on one partition; a further one is answered at once.
+pub const WATCHERS_MAX: usize = 10_000;
+
+/// The shell's name for a waiting request. The machine only hands it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// A producer's `acks`, which decides when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// 0: no answer is owed.
+    None,
+    /// 1: answered when the leader's write completed.
+    Leader,
+    /// -1: answered when every in-sync replica holds the batch as durably as the topic asks.
+    All,
+}
+
+/// What a topic's `durability` asks of the log before a record counts as committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Written and flushed.
+    Flush,
+    /// Written; a flush follows within a bound.
+    Replicated,
+}
+
+/// The topic's rules that a leader applies.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// `max.message.bytes`: the largest batch as sent, in bytes.
+    pub message_bytes_max: u32,
+    /// `cleanup.policy` holds `compact`: a record without a key is refused.
+    pub compacted: bool,
+    /// `message.timestamp.type` is `LogAppendTime`.
+    pub append_time: bool,
+    /// `message.timestamp.before.max.ms`.
+    pub timestamp_before_ms_max: i64,
+    /// `message.timestamp.after.max.ms`.
+    pub timestamp_after_ms_max: i64,
+    /// `min.insync.replicas`.
+    pub in_sync_min: u32,
+    /// `durability`.
+    pub durability: Durability,
+}
+
+/// One checked batch of a produce request.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    /// Its length as sent, in bytes.
+    pub bytes: u32,
+    /// The producer's view of it.
+    pub summary: BatchSummary,
+    /// The smallest record timestamp, or -1.
+    pub timestamp_min: Timestamp,
+    /// The largest record timestamp, or -1.
+    pub timestamp_max: Timestamp,
+    /// The index of the first record without a key.
+    pub keyless: Option<u32>,
+}
+
+/// What happens to a leader.
+#[derive(Debug)]
+pub enum Event {
+    /// A producer sent a batch.
+    Produce {
+        /// Who to answer.
+        token: Token,
+        /// When to answer.
+        acks: Acks,
+        /// The wall clock, for timestamps.
+        wall: Timestamp,
+        /// The batch, checked. Kafka allows exactly one per partition and request.
+        batch: Batch,
+    },
+    /// The log now reaches this far on disk; offsets are exclusive ends.
+    Progress {
+        /// Direct writes have completed below this offset.
+        written: Offset,
+        /// Flushes have completed below this offset.
+        durable: Offset,
+    },
+    /// The log failed for good: nothing is acknowledged again (invariant 29).
+    Failed,
+    /// A fetch waits until the high watermark passes `beyond`. The shell owns its deadline, since one
+    /// fetch waits on many partitions.
+    Watch {
+        /// Who to wake.
+        token: Token,
+        /// The watermark that the fetch has already seen.
+        beyond: Offset,
+    },
+    /// A fetch no longer waits.
+    Unwatch {
+        /// Who gave up.
+        token: Token,
+    },
+    /// The log's start moved up, by DeleteRecords or retention.
+    LogStart(Offset),
+    /// The topic's rules changed.
+    Rules(Rules),
+}
+
+/// What the shell must do, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Append the event's batch at this offset and epoch.
+    Append {
+        /// The offset of its first record.
+        base_offset: Offset,
+        /// The epoch to stamp.
+        epoch: LeaderEpoch,
+        /// The timestamp to stamp on all records, when the topic says LogAppendTime.
+        append_time: Option<Timestamp>,
+        /// The commit that carries it must be flushed.
+        flush: bool,
+    },
+    /// Answer a producer.
+    Reply {
+        /// Who.
+        token: Token,
+        /// What.
+        outcome: Outcome,
+    },
+    /// A waiting fetch should look again.
+    Wake {
+        /// Who.
+        token: Token,
+    },
+}
+
+/// A produce request's answer for one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Success with the first batch's offset, or why nothing was appended.
+    pub result: Result<Offset, Refused>,
+    /// The broker's timestamp under LogAppendTime.
+    pub append_time: Option<Timestamp>,
+    /// The log start offset when answered.
+    pub log_start: Offset,
+}
+
+/// Why a produce was refused. The shell maps each to Kafka's error code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// MESSAGE_TOO_LARGE: the batch is above `max.message.bytes`.
+    TooLarge,
+    /// INVALID_RECORD: this record has no key and the topic is compacted.
+    Keyless(u32),
+    /// INVALID_TIMESTAMP: outside the topic's bounds around the clock.
+    Timestamp,
+    /// NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`.
+    NotEnoughReplicas,
+    /// The producer's epoch or sequence is not the expected one.
+    Producer(Refusal),
+    /// KAFKA_STORAGE_ERROR: the log has failed.
+    Storage,
+}
+
+#[derive(Debug)]
+struct WaitingProduce {
+    token: Token,
+    acks: Acks,
+    /// Answered once the log is committed (or written) up to here.
+    end: Offset,
+    base_offset: Offset,
+    append_time: Option<Timestamp>,
+}
+
+/// The leader of one partition.
+#[derive(Debug)]
+pub struct Leader {
+    epoch: LeaderEpoch,
+    rules: Rules,
+    /// log_start <= high_watermark <= log_end (invariant 15).
+    log_start: Offset,
+    high_watermark: Offset,
+    log_end: Offset,
+    /// durable <= written <= log_end.
+    written: Offset,
+    durable: Offset,
+    failed: bool,
+    producers: Producers,
+    /// In offset order.
+    waiting: VecDeque<WaitingProduce>,
+    watchers: BTreeMap<Token, Offset>,
+}
+
+impl Leader {
+    /// A leader over a recovered log: everything in it is durable, so committed.
+    pub fn new(
+        epoch: LeaderEpoch,
+        rules: Rules,
+        log_start: Offset,
+        log_end: Offset,
+        producers: Producers,
+    ) -> Self {
+        assert!(log_start <= log_end, "a log ends before it starts");
+        Self {
+            epoch,
+            rules,
+            log_start,
+            high_watermark: log_end,
+            log_end,
+            written: log_end,
+            durable: log_end,
+            failed: false,
+            producers,
+            waiting: VecDeque::new(),
+            watchers: BTreeMap::new(),
+        }
+    }
+
+    /// The epoch stamped on new batches.
+    pub fn epoch(&self) -> LeaderEpoch {
+        self.epoch
+    }
+
+    /// The first offset still in the log.
+    pub fn log_start(&self) -> Offset {
+        self.log_start
+    }
+
+    /// One past the last committed offset: consumers read below it (invariant 13).
+    pub fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// One past the last appended offset.
+    pub fn log_end(&self) -> Offset {
+        self.log_end
+    }
+
+    /// Where read_committed readers stop. The high watermark until transactions exist.
+    pub fn last_stable_offset(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// The producers that have written here.
+    pub fn producers(&self) -> &Producers {
+        &self.producers
+    }
+
+    /// Takes one event; what must be done is pushed to `effects` in order.
+    pub fn step(&mut self, now: Instant, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Produce {
+                token,
+                acks,
+                wall,
+                batch,
+            } => {
+                self.produce(now, token, acks, wall, &batch, effects);
+            }
+            Event::Progress { written, durable } => self.progress(written, durable, effects),
+            Event::Failed => self.fail(effects),
+            Event::Watch { token, beyond } => {
+                let moved = self.high_watermark > beyond || self.failed;
+                if moved || self.watchers.len() >= WATCHERS_MAX {
+                    effects.push(Effect::Wake { token });
+                } else {
+                    self.watchers.insert(token, beyond);
+                }
+            }
+            Event::Unwatch { token } => {
+                self.watchers.remove(&token);
+            }
+            Event::LogStart(offset) => {
+                assert!(
+                    offset <= self.high_watermark,
+                    "log start beyond the high watermark"
+                );
+                self.log_start = self.log_start.max(offset);
+            }
+            Event::Rules(rules) => self.rules = rules,
+        }
+        assert!(self.log_start <= self.high_watermark && self.high_watermark <= self.log_end);
+    }
+
+    fn produce(
+        &mut self,
+        now: Instant,
+        token: Token,
+        acks: Acks,
+        wall: Timestamp,
+        batch: &Batch,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Err(refused) = self.admit(acks, wall, batch) {
+            return self.answer(token, acks, Err(refused), None, effects);
+        }
+        let append_time = self.rules.append_time.then_some(wall);
+        match self.producers.check(&batch.summary) {
+            Verdict::Append => {
+                let base_offset = self.append(now, batch, append_time, effects);
+                self.wait(token, acks, base_offset, self.log_end, append_time, effects);
+            }
+            Verdict::Duplicate {
+                base_offset,
+                last_offset,
+            } => {
+                // The original may still be on its way to disk: the retry waits for it too.
+                let end = Offset(last_offset.0 + 1);
+                self.wait(token, acks, base_offset, end, append_time, effects);
+            }
+            Verdict::Refuse(refusal) => {
+                self.answer(token, acks, Err(Refused::Producer(refusal)), None, effects);
+            }
+        }
+    }
+
+    /// The checks that do not depend on the producer.
+    fn admit(&self, acks: Acks, wall: Timestamp, batch: &Batch) -> Result<(), Refused> {
+        if self.failed {
+            return Err(Refused::Storage);
+        }
+        // The in-sync set of a partition with one replica is that replica.
+        if acks == Acks::All && self.rules.in_sync_min > 1 {
+            return Err(Refused::NotEnoughReplicas);
+        }
+        if batch.bytes > self.rules.message_bytes_max {
+            return Err(Refused::TooLarge);
+        }
+        if let (true, Some(index)) = (self.rules.compacted, batch.keyless) {
+            return Err(Refused::Keyless(index));
+        }
+        if !self.rules.append_time && !self.timestamps_allowed(wall, batch) {
+            return Err(Refused::Timestamp);
+        }
+        Ok(())
+    }
+
+    fn timestamps_allowed(&self, wall: Timestamp, batch: &Batch) -> bool {
+        let oldest = wall.0.saturating_sub(self.rules.timestamp_before_ms_max);
+        let newest = wall.0.saturating_add(self.rules.timestamp_after_ms_max);
+        let missing = Timestamp(-1);
+        (batch.timestamp_min == missing || batch.timestamp_min.0 >= oldest)
+            && batch.timestamp_max.0 <= newest
+    }
+
+    fn append(
+        &mut self,
+        now: Instant,
+        batch: &Batch,
+        append_time: Option<Timestamp>,
+        effects: &mut Vec<Effect>,
+    ) -> Offset {
+        let base_offset = self.log_end;
+        self.producers.replay(now, &batch.summary, base_offset);
+        self.log_end = Offset(base_offset.0 + i64::from(batch.summary.record_count));
+        effects.push(Effect::Append {
+            base_offset,
+            epoch: self.epoch,
+            append_time,
+            flush: self.rules.durability == Durability::Flush,
+        });
+        base_offset
+    }
+
+    fn wait(
+        &mut self,
+        token: Token,
+        acks: Acks,
+        base_offset: Offset,
+        end: Offset,
+        append_time: Option<Timestamp>,
+        effects: &mut Vec<Effect>,
+    ) {
+        match acks {
+            Acks::None => {}
+            Acks::All | Acks::Leader if self.reached(acks) >= end => {
+                self.answer(token, acks, Ok(base_offset), append_time, effects);
+            }
+            Acks::All | Acks::Leader => {
+                let wait = WaitingProduce {
+                    token,
+                    acks,
+                    end,
+                    base_offset,
+                    append_time,
+                };
+                self.waiting.push_back(wait);
+            }
+        }
+    }
+
+    fn reached(&self, acks: Acks) -> Offset {
+        match acks {
+            Acks::All => self.high_watermark,
+            Acks::Leader | Acks::None => self.written,
+        }
+    }
+
+    fn progress(&mut self, written: Offset, durable: Offset, effects: &mut Vec<Effect>) {
+        if self.failed {
+            return;
+        }
+        assert!(
+            durable <= written && written <= self.log_end,
+            "progress past the log's end"
+        );
+        self.written = self.written.max(written);
+        self.durable = self.durable.max(durable);
+        let committed = match self.rules.durability {
+            Durability::Flush => self.durable,
+            Durability::Replicated => self.written,
+        };
+        let before = self.high_watermark;
+        self.high_watermark = before.max(committed);
+        let mut still = VecDeque::with_capacity(self.waiting.len());
+        while let Some(wait) = self.waiting.pop_front() {
+            if self.reached(wait.acks) >= wait.end {
+                let WaitingProduce {
+                    token,
+                    acks,
+                    base_offset,
+                    append_time,
+                    ..
+                } = wait;
+                self.answer(token, acks, Ok(base_offset), append_time, effects);
+            } else {
+                still.push_back(wait);
+            }
+        }
+        self.waiting = still;
+        if self.high_watermark > before {
+            self.wake_watchers(effects);
+        }
+    }
+
+    fn wake_watchers(&mut self, effects: &mut Vec<Effect>) {
+        let high_watermark = self.high_watermark;
+        self.watchers.retain(|token, beyond| {
+            let moved = high_watermark > *beyond;
+            if moved {
+                effects.push(Effect::Wake { token: *token });
+            }
+            !moved
+        });
+    }
+
+    fn fail(&mut self, effects: &mut Vec<Effect>) {
+        self.failed = true;
+        for WaitingProduce { token, acks, .. } in core::mem::take(&mut self.waiting) {
+            self.answer(token, acks, Err(Refused::Storage), None, effects);
+        }
+        for token in core::mem::take(&mut self.watchers).into_keys() {
+            effects.push(Effect::Wake { token });
+        }
+    }
+
+    fn answer(
+        &self,
+        token: Token,
+        acks: Acks,
+        result: Result<Offset, Refused>,
+        append_time: Option<Timestamp>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if acks != Acks::None {
+            let outcome = Outcome {
+                result,
+                append_time,
+                log_start: self.log_start,
+            };
+            effects.push(Effect::Reply { token, outcome });
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A thread that runs tasks on one core. Knows nothing of what they do.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use glommio::{
+    ExecutorJoinHandle, Latency, LocalExecutorBuilder, Placement, Shares, TaskQueueHandle,
+};
+
+use crate::ring::Ring;
+
+/// A task that wakes this often keeps the executor from parking with runnable tasks for good.
+const TICK: Duration = Duration::from_millis(10);
+/// A tick that comes this much later than asked for is a late turn.
+const LATE: Duration = Duration::from_millis(100);
+/// Background work gets this many shares to the 1000 of everything else.
+const BACKGROUND_SHARES: usize = 100;
+/// glommio's own buffers, which the data path does not use, in bytes.
+const GLOMMIO_MEMORY: usize = 512 << 10;
+/// glommio's own rings carry wake-ups and timers only.
+const GLOMMIO_RING_DEPTH: usize = 128;
+
+/// How an executor is made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The thread's name.
+    pub name: String,
+    /// The core to pin it to.
+    pub core: Option<usize>,
+    /// Submissions that fit into the ring at once.
+    pub ring_entries: u32,
+    /// How long to look for work before sleeping. Costs a core; shortens wake-ups from 80 us to 10.
+    pub spin_before_park: Option<Duration>,
+}
+
+/// A running executor.
+pub struct Executor {
+    handle: ExecutorJoinHandle<()>,
+}
+
+impl Executor {
+    /// Waits until it has run to completion.
+    pub fn join(self) -> io::Result<()> {
+        self.handle
+            .join()
+            .map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
+/// What tasks on one executor share.
+#[derive(Clone)]
+pub struct Reactor {
+    ring: Rc<Ring>,
+    background: TaskQueueHandle,
+    late_turns: Arc<AtomicU64>,
+}
+
+impl Reactor {
+    pub(crate) fn ring(&self) -> &Rc<Ring> {
+        &self.ring
+    }
+
+    /// Runs a task; it goes on until it ends or the executor does.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        spawn(task);
+    }
+
+    /// Runs a task with a small share of the core while other tasks want it.
+    pub fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
+        // A task queue lives as long as its executor, so this cannot fail while a task runs.
+        glommio::spawn_local_into(task, self.background)
+            .expect("the background queue exists")
+            .detach();
+    }
+
+    /// Counts the turns that were late by more than 100 ms.
+    pub fn late_turns(&self) -> Arc<AtomicU64> {
+        self.late_turns.clone()
+    }
+}
+
+/// Starts an executor on a thread of its own and runs `work` to completion there. Fails when the
+/// kernel refuses the ring; see [`crate::probe`] for the reasons and remedies.
+pub fn start<F, Fut>(settings: Settings, work: F) -> io::Result<Executor>
+where
+    F: FnOnce(Reactor) -> Fut + Send + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    // glommio reports a refused ring without its errno; asking first keeps it.
+    crate::probe::try_ring(GLOMMIO_RING_DEPTH as u32)?;
+    let placement = settings.core.map_or(Placement::Unbound, Placement::Fixed);
+    let mut builder = LocalExecutorBuilder::new(placement)
+        .name(&settings.name)
+        .io_memory(GLOMMIO_MEMORY)
+        .ring_depth(GLOMMIO_RING_DEPTH);
+    if let Some(spin) = settings.spin_before_park {
+        builder = builder.spin_before_park(spin);
+    }
+    let (started, outcome) = mpsc::sync_channel(1);
+    let handle = builder
+        .spawn(move || async move {
+            match Ring::new(settings.ring_entries) {
+                Ok(ring) => {
+                    started
+                        .send(Ok(()))
+                        .expect("the starter waits for the outcome");
+                    let reactor = reactor(ring);
+                    work(reactor).await;
+                }
+                Err(error) => {
+                    started
+                        .send(Err(error))
+                        .expect("the starter waits for the outcome");
+                }
+            }
+        })
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    match outcome.recv() {
+        Ok(Ok(())) => Ok(Executor { handle }),
+        Ok(Err(error)) => Err(error),
+        // The thread ended before it could say anything: glommio's own rings were refused.
+        Err(_) => match handle.join() {
+            Err(error) => Err(io::Error::other(error.to_string())),
+            Ok(()) => Err(io::Error::other("the executor ended before it began")),
+        },
+    }
+}
+
+fn reactor(ring: Rc<Ring>) -> Reactor {
+    let background = glommio::executor().create_task_queue(
+        Shares::Static(BACKGROUND_SHARES),
+        Latency::NotImportant,
+        "background",
+    );
+    let late_turns = Arc::new(AtomicU64::new(0));
+    let counter = late_turns.clone();
+    spawn(async move {
+        loop {
+            let asked = Instant::now();
+            glommio::timer::sleep(TICK).await;
+            if asked.elapsed() > TICK + LATE {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    Reactor {
+        ring,
+        background,
+        late_turns,
+    }
+}
+
+/// Runs a task on the current executor; it goes on until it ends or the executor does.
+pub fn spawn(task: impl Future<Output = ()> + 'static) {
+    glommio::spawn_local(task).detach();
+}
+
+/// Lets other tasks run, and timers and messages from other threads arrive. Long loops call it often.
+pub async fn yield_now() {
+    crate::ring::current().yield_turn().await;
+}
