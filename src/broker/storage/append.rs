@@ -128,8 +128,6 @@ pub(super) struct LogState {
     pub pages: RefCell<BTreeMap<Offset, PageFile>>,
     pub in_moved: Cell<bool>,
     pub deleted: Cell<bool>,
-    /// Closed cleanly: the files hold everything.
-    pub clean: Cell<bool>,
 }
 
 impl Log {
@@ -328,7 +326,6 @@ impl LogState {
             pages: RefCell::default(),
             in_moved: Cell::new(false),
             deleted: Cell::new(false),
-            clean: Cell::new(false),
         }
     }
 

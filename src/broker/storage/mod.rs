@@ -27,6 +27,9 @@ mod trim;
 
 pub use logic::log::Config as LogConfig;
 
+#[cfg(test)]
+mod tests;
+
 pub use append::{AppendBatch, Log};
 pub use read::{Read, ReadError};
 pub use recover::{Damaged, RecoveredLog, Recovery, fuzz_recover, recover};

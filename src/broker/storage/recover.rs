@@ -17,6 +17,7 @@ use logic::log::chain::{self, Found};
 use logic::log::epochs::Epochs;
 use logic::log::header::BatchHeader;
 use logic::log::segment::Segment;
+use logic::partition::producers::BatchSummary;
 
 use super::checkpoint::{Checkpoint, RawHeader};
 use super::frame::{self, BLOCK, Commit, FrameHead, Kind, WalId};
@@ -33,7 +34,7 @@ pub struct Recovery {
     /// as if they were whole (invariant 28); their files and write-ahead logs stay.
     pub damaged: Vec<Damaged>,
     /// Bytes of write-ahead logs read.
-    pub wal_bytes: u64,
+    pub bytes: u64,
     /// Milliseconds it took.
     pub took_ms: u64,
 }
@@ -58,8 +59,7 @@ pub struct RecoveredLog {
     pub(super) tail: Vec<Piece>,
     /// The partition's producer state when the last checkpoint was made; empty when there was none.
     pub producer_snapshot: Bytes,
-    /// Idempotent batches appended since, in order, to be folded into it.
-    pub batches_after_snapshot: Vec<BatchHeader>,
+    /// Headers of the idempotent batches appended since.
     pub(super) raw_after: Vec<RawHeader>,
     /// The write-ahead logs that hold it; none when its files do.
     pub(super) from: Vec<Arc<OldWal>>,
@@ -84,6 +84,20 @@ impl RecoveredLog {
     /// One past the last record.
     pub fn log_end(&self) -> Offset {
         self.log.log_end()
+    }
+
+    /// The idempotent batches appended after the snapshot, in order and each with its base offset, to
+    /// be folded into it.
+    pub fn batches_after_snapshot(&self) -> Vec<(BatchSummary, Offset)> {
+        let headers = self.raw_after.iter().filter_map(|raw| BatchHeader::read(raw).ok());
+        let summary = |header: BatchHeader| BatchSummary {
+            producer_id: header.producer_id,
+            epoch: header.producer_epoch,
+            base_sequence: header.base_sequence,
+            record_count: header.last_offset_delta.cast_unsigned() + 1,
+            timestamp: header.max_timestamp.0,
+        };
+        headers.map(|header| (summary(header), header.base_offset)).collect()
     }
 
     /// Leader epochs and where they begin.
@@ -139,7 +153,7 @@ pub fn recover(data_dir: &Path, _settings: &Settings) -> Result<Recovery, Storag
     let directories = wal_directories(&root).map_err(io)?;
     next_boot(data_dir, &directories).map_err(io)?;
     let read = read_all(&directories)?;
-    let wal_bytes = read.iter().map(|wal| wal.bytes).sum();
+    let bytes = read.iter().map(|wal| wal.bytes).sum();
     let mut folded = Folded::default();
     let old: Vec<Arc<OldWal>> = read
         .into_iter()
@@ -150,7 +164,7 @@ pub fn recover(data_dir: &Path, _settings: &Settings) -> Result<Recovery, Storag
             old
         })
         .collect();
-    let mut recovery = Recovery { logs: Vec::new(), damaged: Vec::new(), wal_bytes, took_ms: 0 };
+    let mut recovery = Recovery { logs: Vec::new(), damaged: Vec::new(), bytes, took_ms: 0 };
     collect(data_dir, folded, &mut recovery)?;
     for wal in old {
         let unused = wal.users.load(Ordering::Acquire) == 0;
@@ -400,7 +414,9 @@ fn collect(
         };
         let part = folded.partitions.remove(&metadata.id);
         let from = part.as_ref().map(|part| part.from.clone()).unwrap_or_default();
-        from.iter().for_each(|wal| drop(wal.users.fetch_add(1, Ordering::AcqRel)));
+        for wal in &from {
+            wal.users.fetch_add(1, Ordering::AcqRel);
+        }
         let id = Some(metadata.id);
         match one(metadata, &directory, part) {
             Ok(log) => recovery.logs.push(log),
@@ -502,14 +518,12 @@ fn from_wal(
         return Err(format!("segment {} is shorter than what was flushed of it", base.0));
     }
     remove_strays(directory, files, &kept);
-    let headers = after.iter().filter_map(|raw| BatchHeader::read(raw).ok()).collect();
     Ok(RecoveredLog {
         metadata: metadata.clone(),
         directory: directory.to_owned(),
         log,
         tail,
         producer_snapshot: checkpoint.producers,
-        batches_after_snapshot: headers,
         raw_after: after,
         from: part.from,
     })
@@ -582,15 +596,13 @@ fn from_files(
         bytes if bytes.is_empty() && from == 0 => Vec::new(),
         bytes => vec![Piece { segment: checkpoint.segment, position: from, bytes }],
     };
-    let after = &checkpoint.after;
     Ok(RecoveredLog {
         metadata: metadata.clone(),
         directory: directory.to_owned(),
         log,
         tail,
-        producer_snapshot: checkpoint.producers.clone(),
-        batches_after_snapshot: after.iter().filter_map(|raw| BatchHeader::read(raw).ok()).collect(),
-        raw_after: after.clone(),
+        producer_snapshot: checkpoint.producers,
+        raw_after: checkpoint.after,
         from: Vec::new(),
     })
 }
