@@ -193,6 +193,7 @@ impl Log {
             } else {
                 position == active.size
             }
+            && position.checked_add(batch.len).is_some()
             && index::relative(segment, batch.last_offset()).is_some();
         if !follows {
             return false;
