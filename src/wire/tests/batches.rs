@@ -97,6 +97,20 @@ fn a_good_batch_of_each_codec_is_described_and_reads_back() {
 }
 
 #[test]
+fn the_first_record_counts_for_the_largest_timestamp_and_for_the_missing_key() {
+    let mut builder = BatchBuilder::new(Compression::None);
+    for (timestamp, key) in [(5, Some(&b"k"[..])), (9, None), (9, None)] {
+        builder.push(timestamp, key, None, &[]);
+    }
+    let bytes = builder.finish().expect("builds");
+    let checked = batch::check(&bytes, &Limits::default()).expect("is accepted");
+    assert_eq!(
+        (checked[0].max_timestamp_delta, checked[0].keyless),
+        (1, Some(1))
+    );
+}
+
+#[test]
 fn each_bad_header_gets_its_error() {
     let i32_at = |at, value: i32| altered(at, &value.to_be_bytes());
     let good = example(Compression::None);
@@ -226,6 +240,12 @@ fn each_bad_record_gets_its_error_and_its_index() {
             "length too short",
             2,
             second(&[10, 0, 0, 2, 1, 1, 0]),
+            record(1, RecordsError::Malformed),
+        ),
+        (
+            "a byte after the last field",
+            2,
+            second(&[14, 0, 0, 2, 1, 1, 0, 0]),
             record(1, RecordsError::Malformed),
         ),
         (
@@ -462,7 +482,14 @@ fn a_run_of_batches_ends_before_zeros_garbage_or_a_torn_batch() {
     let one = example(Compression::None);
     let two = example(Compression::Lz4);
     let run = [&one[..], &two].concat();
-    let tails: [&[u8]; 4] = [&[], &[0; 4096], &[0xff; 100], &two[..two.len() - 1]];
+    let magic_1 = altered(batch::MAGIC_AT, &[1]);
+    let tails: [&[u8]; 5] = [
+        &[],
+        &[0; 4096],
+        &[0xff; 100],
+        &two[..two.len() - 1],
+        &magic_1,
+    ];
     for tail in tails {
         let bytes = [&run[..], tail].concat();
         let mut batches = batch::split(&bytes);
