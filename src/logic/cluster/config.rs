@@ -40,6 +40,11 @@ pub fn find_by_broker_name(name: &str) -> Option<&'static Config> {
     TABLE.iter().find(|config| config.broker_name == Some(name))
 }
 
+/// Whether brokers know a setting of this name that only their file can change.
+pub fn is_broker_setting(name: &str) -> bool {
+    broker::find(name).is_some()
+}
+
 /// Checks a value for a topic config and returns it as it is kept.
 pub fn validate(name: &str, value: &str) -> Result<String, String> {
     check(name, find(name)?.kind, value)
