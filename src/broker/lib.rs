@@ -1,4 +1,15 @@
 //! The broker's shell: turns bytes and completions into events for `logic`, and its effects into
 //! I/O. Decides nothing that a pure machine could decide.
 #![forbid(unsafe_code)]
+
+pub mod serve;
+
+pub mod net;
+
+pub mod api;
+
+pub mod shard;
+
 pub mod storage;
+
+pub mod consensus;

@@ -36,6 +36,8 @@ const FULL_RETRIES_MAX: usize = 100_000;
 /// Wakes an executor from any thread.
 pub(crate) struct Alarm {
     event: OwnedFd,
+    /// The executor looks at its bells without being woken.
+    spinning: AtomicBool,
 }
 
 impl Alarm {
@@ -49,7 +51,10 @@ impl Alarm {
             }
             OwnedFd::from_raw_fd(event)
         };
-        Ok(Self { event })
+        Ok(Self {
+            event,
+            spinning: AtomicBool::new(false),
+        })
     }
 
     /// Wakes the executor. Never blocks: the counter would have to reach 2^64-1.
@@ -76,8 +81,12 @@ pub(crate) struct Bell {
 impl Bell {
     /// Wakes the task that waits for this bell.
     pub(crate) fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
-        self.alarm.ring();
+        // Either this sees `spinning` fall, or the spinner, which looks at the bells once more
+        // after it, sees this: both orders are sequentially consistent.
+        self.rung.store(true, Ordering::SeqCst);
+        if !self.alarm.spinning.load(Ordering::SeqCst) {
+            self.alarm.ring();
+        }
     }
 }
 
@@ -170,6 +179,8 @@ pub(crate) struct Ring {
     turned: Cell<Instant>,
     /// Tasks that yielded until glommio has looked at its own rings.
     yielded: RefCell<Vec<Waker>>,
+    activity: Cell<u64>,
+    spinner: RefCell<Option<Waker>>,
 }
 
 thread_local! {
@@ -183,12 +194,13 @@ pub(crate) fn current() -> Rc<Ring> {
 }
 
 impl Ring {
-    /// Makes the ring and its two tasks on the current executor.
-    pub(crate) fn new(entries: u32) -> io::Result<Rc<Self>> {
+    /// Makes the ring and its tasks on the current executor.
+    pub(crate) fn new(entries: u32, spin: Option<Duration>) -> io::Result<Rc<Self>> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_submit_all()
+            .setup_taskrun_flag()
             .setup_cqsize(entries * COMPLETIONS_PER_SUBMISSION)
             .build(entries)?;
         let alarm = Arc::new(Alarm::new()?);
@@ -210,11 +222,17 @@ impl Ring {
             listeners: RefCell::default(),
             turned: Cell::new(Instant::now()),
             yielded: RefCell::default(),
+            activity: Cell::new(0),
+            spinner: RefCell::default(),
         });
         CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&ring));
         let flushing = ring.clone();
         crate::spawn(async move { flushing.flush_each_turn().await });
         let waking = ring.clone();
+        if let Some(window) = spin {
+            let spinning = ring.clone();
+            crate::spawn(async move { spinning.spin_after_activity(window).await });
+        }
         let event = ring.alarm.event.try_clone()?;
         crate::spawn(async move { waking.wake_on_alarm(event).await });
         Ok(ring)
@@ -267,14 +285,62 @@ impl Ring {
         }
     }
 
+    /// Looks for completions and bells for `window` after the last activity, instead of sleeping.
+    async fn spin_after_activity(&self, window: Duration) {
+        loop {
+            let mut seen = self.activity.get();
+            poll_fn(|context| {
+                if self.activity.get() != seen {
+                    return Poll::Ready(());
+                }
+                *self.spinner.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            })
+            .await;
+            self.alarm.spinning.store(true, Ordering::SeqCst);
+            let mut end = Instant::now() + window;
+            while Instant::now() < end {
+                if self.work_pending() {
+                    self.enter();
+                    self.land();
+                }
+                self.answer_bells();
+                if std::mem::replace(&mut seen, self.activity.get()) != seen {
+                    end = Instant::now() + window;
+                }
+                self.yield_turn().await;
+            }
+            self.alarm.spinning.store(false, Ordering::SeqCst);
+            self.answer_bells();
+        }
+    }
+
+    fn work_pending(&self) -> bool {
+        let mut uring = self.uring.borrow_mut();
+        uring.submission().taskrun() || !uring.completion().is_empty()
+    }
+
+    /// Rises with every submission, completion and bell.
+    pub(crate) fn activity(&self) -> u64 {
+        self.activity.get()
+    }
+
+    fn mark_active(&self) {
+        self.activity.set(self.activity.get() + 1);
+        if let Some(waker) = self.spinner.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
     fn answer_bells(&self) {
         self.listeners.borrow_mut().retain(|listener| {
             let Some(listener) = listener.upgrade() else {
                 return false;
             };
-            if listener.bell.rung.swap(false, Ordering::AcqRel)
+            if listener.bell.rung.swap(false, Ordering::SeqCst)
                 && let Some(waker) = listener.waker.borrow_mut().take()
             {
+                self.mark_active();
                 waker.wake();
             }
             true
@@ -384,6 +450,7 @@ impl Ring {
 
     fn land_one(&self, index: usize, result: i32, flags: u32) {
         self.flying.set(self.flying.get() - 1);
+        self.mark_active();
         let mut slots = self.slots.borrow_mut();
         let Slot::Flying {
             kept,
@@ -522,6 +589,7 @@ impl Ring {
             assert!(pushed.is_ok(), "room was made for the submission");
         }
         self.flying.set(self.flying.get() + 1);
+        self.mark_active();
         self.mark_dirty();
         Operation {
             ring: self.clone(),

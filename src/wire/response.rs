@@ -177,7 +177,7 @@ pub fn unsupported_api_versions(correlation_id: i32) -> Bytes {
 pub fn error_response(header: &RequestHeader, error: ErrorCode) -> Option<Bytes> {
     let (api_key, version) = (header.api_key, header.api_version);
     if !version::is_served(api_key, version) {
-        return (api_key == ApiKey::ApiVersions as i16)
+        return (api_key == version::API_VERSIONS)
             .then(|| unsupported_api_versions(header.correlation_id));
     }
     let response = top_level_error(version::range(api_key)?.api, version, error.code())?;

@@ -170,7 +170,10 @@ impl Log {
     /// was appended.
     pub fn set_producer_snapshot_source(&self, source: Rc<dyn Fn() -> Bytes>) {
         let mut producers = self.state.producers.borrow_mut();
-        *producers = Producers { source: Some(source), ..Producers::default() };
+        *producers = Producers {
+            source: Some(source),
+            ..Producers::default()
+        };
     }
 
     /// Notes that an epoch leads from the log's end on (KIP-101).
@@ -186,7 +189,10 @@ impl Log {
 
     /// Bytes that wait for the disk; see [`super::Storage::backlog`].
     pub fn backlog(&self) -> usize {
-        super::Storage { shared: self.shared.clone() }.backlog()
+        super::Storage {
+            shared: self.shared.clone(),
+        }
+        .backlog()
     }
 
     /// Appends a batch at the log's end. It is readable at once and on its way to the disk; see
@@ -208,8 +214,11 @@ impl Log {
             state.enqueue_checkpoint(shared, batch.flush);
         } else {
             let tail = state.tail.borrow();
-            let payload =
-                tail.slices(placed.segment, placed.position, placed.position + header.len);
+            let payload = tail.slices(
+                placed.segment,
+                placed.position,
+                placed.position + header.len,
+            );
             let head = FrameHead {
                 kind: Kind::Data,
                 partition: self.id(),
@@ -220,7 +229,12 @@ impl Log {
                 leader_epoch: header.leader_epoch,
                 len: header.len,
             };
-            shared.enqueue(Queued { log: Some(state.clone()), head, payload, flush: batch.flush });
+            shared.enqueue(Queued {
+                log: Some(state.clone()),
+                head,
+                payload,
+                flush: batch.flush,
+            });
         }
         behind::consider(shared, state);
         Ok(())
@@ -266,7 +280,9 @@ impl Log {
             file::rename(&shared.reactor, &state.directory, &gone).await?;
             file::sync_dir(&shared.reactor, &root).await
         };
-        renamed.await.map_err(|source| StorageError::io("delete", &state.directory, source))?;
+        renamed
+            .await
+            .map_err(|source| StorageError::io("delete", &state.directory, source))?;
         shared.logs.borrow_mut().remove(&self.id());
         let freed = std::mem::take(&mut *state.tail.borrow_mut()).capacity();
         shared.tail_dropped(freed);
@@ -359,7 +375,13 @@ impl LogState {
     }
 
     /// Puts bytes into the tail.
-    pub fn fill(self: &Rc<Self>, shared: &Rc<Shared>, segment: Offset, position: u32, bytes: &[u8]) {
+    pub fn fill(
+        self: &Rc<Self>,
+        shared: &Rc<Shared>,
+        segment: Offset,
+        position: u32,
+        bytes: &[u8],
+    ) {
         let mut tail = self.tail.borrow_mut();
         let (buffers, capacity) = (tail.buffers(), tail.capacity());
         tail.append(segment, position, bytes);
@@ -372,7 +394,11 @@ impl LogState {
     pub fn drop_oldest(&self) -> Dropped {
         let mut tail = self.tail.borrow_mut();
         let Some((segment, end)) = tail.oldest() else {
-            return if tail.buffers() == 0 { Dropped::Empty } else { Dropped::InUse };
+            return if tail.buffers() == 0 {
+                Dropped::Empty
+            } else {
+                Dropped::InUse
+            };
         };
         let unsealed = self.unsealed.borrow();
         let behind = unsealed.iter().find(|at| at.base == segment);
@@ -386,7 +412,12 @@ impl LogState {
 
     /// Whether a checkpoint of now would be true: all but the active segment are durable in files.
     pub fn can_checkpoint(&self) -> bool {
-        self.unsealed.borrow().iter().rev().skip(1).all(|older| older.complete)
+        self.unsealed
+            .borrow()
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|older| older.complete)
     }
 
     /// The state of this moment. The tail goes along unless the files hold it.
@@ -422,7 +453,10 @@ impl LogState {
 
     /// Queues a checkpoint of this moment; returns its ticket.
     pub fn enqueue_checkpoint(self: &Rc<Self>, shared: &Shared, flush: bool) -> u64 {
-        assert!(self.can_checkpoint(), "a checkpoint while an older segment is not in its file");
+        assert!(
+            self.can_checkpoint(),
+            "a checkpoint while an older segment is not in its file"
+        );
         let checkpoint = self.checkpoint(true);
         let payload = Bytes::from(checkpoint.encode());
         let head = FrameHead {
@@ -436,10 +470,16 @@ impl LogState {
             len: u32::try_from(payload.len()).expect("a checkpoint is shorter than 4 GiB"),
         };
         if !matches!(*self.backing.borrow(), Backing::Recovered(_)) {
-            self.backing.replace(Backing::Wal(shared.next_sequence.get()));
+            self.backing
+                .replace(Backing::Wal(shared.next_sequence.get()));
         }
         let payload = vec![payload];
-        shared.enqueue(Queued { log: Some(self.clone()), head, payload, flush })
+        shared.enqueue(Queued {
+            log: Some(self.clone()),
+            head,
+            payload,
+            flush,
+        })
     }
 
     /// The write-ahead logs of earlier starts are no longer needed for this log.

@@ -65,7 +65,9 @@ pub(super) fn soon(shared: &Rc<Shared>, log: &Rc<LogState>) {
 async fn work(shared: Rc<Shared>) {
     loop {
         let next = shared.behind.pending.borrow_mut().pop_front();
-        let Some(log) = next.filter(|_| !shared.has_failed()) else { break };
+        let Some(log) = next.filter(|_| !shared.has_failed()) else {
+            break;
+        };
         log.behind_queued.set(false);
         if !lock(&shared, &log).await {
             continue;
@@ -83,7 +85,11 @@ async fn work(shared: Rc<Shared>) {
 /// or the storage failed.
 async fn lock(shared: &Shared, log: &LogState) -> bool {
     let gone = || log.deleted.get() || shared.has_failed();
-    shared.behind.signal.until(|| !log.busy.get() || gone()).await;
+    shared
+        .behind
+        .signal
+        .until(|| !log.busy.get() || gone())
+        .await;
     if gone() {
         return false;
     }
@@ -121,11 +127,18 @@ async fn flush_active(log: &LogState) -> Result<(), StorageError> {
         let active = unsealed.back().filter(|at| at.flushed < at.written);
         active.and_then(|at| Some((at.base, at.written, at.file.clone()?)))
     };
-    let Some((base, written, file)) = found else { return Ok(()) };
-    file.fdatasync().await.map_err(|source| {
-        StorageError::io("flush", &log.segment_path(base, "log"), source)
-    })?;
-    if let Some(at) = log.unsealed.borrow_mut().iter_mut().find(|at| at.base == base) {
+    let Some((base, written, file)) = found else {
+        return Ok(());
+    };
+    file.fdatasync()
+        .await
+        .map_err(|source| StorageError::io("flush", &log.segment_path(base, "log"), source))?;
+    if let Some(at) = log
+        .unsealed
+        .borrow_mut()
+        .iter_mut()
+        .find(|at| at.base == base)
+    {
         at.flushed = written;
     }
     Ok(())
@@ -133,7 +146,12 @@ async fn flush_active(log: &LogState) -> Result<(), StorageError> {
 
 enum Step {
     /// Write the segment's bytes `from..to`; `to` may exceed the segment's size by padding.
-    Write { base: Offset, from: u32, to: u32, size: u32 },
+    Write {
+        base: Offset,
+        from: u32,
+        to: u32,
+        size: u32,
+    },
     /// Cut the file to its size, flush it, write its indexes.
     Seal { base: Offset, size: u32 },
     /// Retention took the segment.
@@ -147,10 +165,19 @@ fn next_step(log: &LogState) -> Option<Step> {
     let Some(size) = log.log.borrow().segment(base).map(|segment| segment.size) else {
         return oldest.sealed.then_some(Step::Forget);
     };
-    let limit = if oldest.sealed { size.next_multiple_of(BLOCK as u32) } else { block_floor(size) };
+    let limit = if oldest.sealed {
+        size.next_multiple_of(BLOCK as u32)
+    } else {
+        block_floor(size)
+    };
     let from = oldest.written;
     if from < limit && !oldest.complete {
-        return Some(Step::Write { base, from, to: limit.min(from.saturating_add(WRITE_BYTES)), size });
+        return Some(Step::Write {
+            base,
+            from,
+            to: limit.min(from.saturating_add(WRITE_BYTES)),
+            size,
+        });
     }
     oldest.sealed.then_some(Step::Seal { base, size })
 }
@@ -158,7 +185,12 @@ fn next_step(log: &LogState) -> Option<Step> {
 async fn write_blocks(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
     while let Some(step) = next_step(log) {
         match step {
-            Step::Write { base, from, to, size } => {
+            Step::Write {
+                base,
+                from,
+                to,
+                size,
+            } => {
                 write_range(shared, log, base, from, to, size).await?;
             }
             Step::Seal { base, size } => {
@@ -168,7 +200,8 @@ async fn write_blocks(shared: &Shared, log: &LogState) -> Result<(), StorageErro
                     file.truncate(u64::from(size)).await?;
                     file.fdatasync().await
                 };
-                cut.await.map_err(|source| StorageError::io("seal", &path, source))?;
+                cut.await
+                    .map_err(|source| StorageError::io("seal", &path, source))?;
                 write_indexes(shared, log, base).await?;
                 log.unsealed.borrow_mut().pop_front();
                 forget_older_indexes(log, base);
@@ -204,7 +237,12 @@ async fn write_range(
     file.write_all_at(buffers, u64::from(from))
         .await
         .map_err(|source| StorageError::io("write to", &path, source))?;
-    if let Some(at) = log.unsealed.borrow_mut().iter_mut().find(|at| at.base == base) {
+    if let Some(at) = log
+        .unsealed
+        .borrow_mut()
+        .iter_mut()
+        .find(|at| at.base == base)
+    {
         at.written = to;
     }
     Ok(())
@@ -219,7 +257,12 @@ fn padded(bytes: &Bytes) -> Bytes {
 
 /// The segment's file, made durably if it is not there.
 async fn open(shared: &Shared, log: &LogState, base: Offset) -> Result<DirectFile, StorageError> {
-    let known = log.unsealed.borrow().iter().find(|at| at.base == base).and_then(|at| at.file.clone());
+    let known = log
+        .unsealed
+        .borrow()
+        .iter()
+        .find(|at| at.base == base)
+        .and_then(|at| at.file.clone());
     if let Some(file) = known {
         return Ok(file);
     }
@@ -230,8 +273,15 @@ async fn open(shared: &Shared, log: &LogState, base: Offset) -> Result<DirectFil
         let len = file.len()?;
         std::io::Result::Ok((file, len))
     };
-    let (file, len) = opened.await.map_err(|source| StorageError::io("open", &path, source))?;
-    if let Some(at) = log.unsealed.borrow_mut().iter_mut().find(|at| at.base == base) {
+    let (file, len) = opened
+        .await
+        .map_err(|source| StorageError::io("open", &path, source))?;
+    if let Some(at) = log
+        .unsealed
+        .borrow_mut()
+        .iter_mut()
+        .find(|at| at.base == base)
+    {
         at.file = Some(file.clone());
         at.allocated = len;
     }
@@ -241,15 +291,23 @@ async fn open(shared: &Shared, log: &LogState, base: Offset) -> Result<DirectFil
 /// Extends the file ahead of what is written. Only for speed: without it the write itself extends,
 /// so a refusal means nothing.
 async fn extend(log: &LogState, file: &DirectFile, base: Offset, to: u32) {
-    let allocated =
-        log.unsealed.borrow().iter().find(|at| at.base == base).map_or(0, |at| at.allocated);
+    let allocated = log
+        .unsealed
+        .borrow()
+        .iter()
+        .find(|at| at.base == base)
+        .map_or(0, |at| at.allocated);
     if u64::from(to) <= allocated {
         return;
     }
     let full = u64::from(log.log.borrow().config().segment_bytes).next_multiple_of(BLOCK as u64);
     let target = (allocated + ALLOCATE_BYTES).min(full).max(u64::from(to));
     if file.allocate(allocated, target - allocated).await.is_ok()
-        && let Some(at) = log.unsealed.borrow_mut().iter_mut().find(|at| at.base == base)
+        && let Some(at) = log
+            .unsealed
+            .borrow_mut()
+            .iter_mut()
+            .find(|at| at.base == base)
     {
         at.allocated = target;
     }
@@ -261,10 +319,16 @@ pub(super) async fn write_indexes(
     log: &LogState,
     base: Offset,
 ) -> Result<(), StorageError> {
-    let Some(segment) = log.sealed_segment(base).filter(|segment| segment.indexed_from == 0) else {
+    let Some(segment) = log
+        .sealed_segment(base)
+        .filter(|segment| segment.indexed_from == 0)
+    else {
         return Ok(());
     };
-    let files = [("index", segment.offsets.encode()), ("timeindex", segment.times.encode())];
+    let files = [
+        ("index", segment.offsets.encode()),
+        ("timeindex", segment.times.encode()),
+    ];
     for (ending, content) in files {
         let path = segment_path(&log.directory, base, ending);
         place::write_whole(&shared.reactor, &path, &content)
@@ -277,9 +341,16 @@ pub(super) async fn write_indexes(
 /// Keeps the memory of sealed segments' indexes bounded: only the newest of them stays.
 fn forget_older_indexes(log: &LogState, newest: Offset) {
     let mut state = log.log.borrow_mut();
-    let older: Vec<Offset> = state.segments().map(|at| at.base).filter(|at| *at < newest).collect();
+    let older: Vec<Offset> = state
+        .segments()
+        .map(|at| at.base)
+        .filter(|at| *at < newest)
+        .collect();
     for base in older {
-        if let Some(segment) = state.segment_mut(base).filter(|segment| segment.indexed_from == 0) {
+        if let Some(segment) = state
+            .segment_mut(base)
+            .filter(|segment| segment.indexed_from == 0)
+        {
             segment.forget_index();
         }
     }
@@ -313,7 +384,8 @@ async fn finish_locked(shared: &Shared, log: &LogState) -> Result<(), StorageErr
             file.truncate(u64::from(size)).await?;
             file.fdatasync().await
         };
-        cut.await.map_err(|source| StorageError::io("close", &path, source))?;
+        cut.await
+            .map_err(|source| StorageError::io("close", &path, source))?;
     }
     write_indexes(shared, log, base).await?;
     let path = log.directory.join(place::CHECKPOINT);
@@ -332,7 +404,9 @@ pub(super) async fn remove_segment(
     if !lock(shared, log).await {
         return shared.check();
     }
-    log.unsealed.borrow_mut().retain(|at| at.base != base || !at.sealed);
+    log.unsealed
+        .borrow_mut()
+        .retain(|at| at.base != base || !at.sealed);
     let freed = {
         let mut tail = log.tail.borrow_mut();
         let before = tail.capacity();

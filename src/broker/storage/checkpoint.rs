@@ -51,7 +51,9 @@ impl Checkpoint {
         out.extend_from_slice(&self.created_ms.to_le_bytes());
         let first = self.first_timestamp.map_or(i64::MIN, |at| at.0);
         out.extend_from_slice(&first.to_le_bytes());
-        let max = self.max_timestamp.map_or((i64::MIN, 0), |at| (at.timestamp.0, at.batch_end.0));
+        let max = self
+            .max_timestamp
+            .map_or((i64::MIN, 0), |at| (at.timestamp.0, at.batch_end.0));
         out.extend_from_slice(&max.0.to_le_bytes());
         out.extend_from_slice(&max.1.to_le_bytes());
         put_len(&mut out, self.epochs.starts().len());
@@ -60,7 +62,9 @@ impl Checkpoint {
             out.extend_from_slice(&start.0.to_le_bytes());
         }
         put_len(&mut out, self.after.len());
-        self.after.iter().for_each(|header| out.extend_from_slice(header));
+        self.after
+            .iter()
+            .for_each(|header| out.extend_from_slice(header));
         put_len(&mut out, self.producers.len());
         out.extend_from_slice(&self.producers);
         out.extend_from_slice(&self.tail_start.to_le_bytes());
@@ -82,7 +86,10 @@ impl Checkpoint {
         let (max, batch_end) = (cursor.i64()?, Offset(cursor.i64()?));
         let mut epochs = Epochs::default();
         for _ in 0..cursor.u32()? {
-            epochs.begin(LeaderEpoch(cursor.u32()?.cast_signed()), Offset(cursor.i64()?));
+            epochs.begin(
+                LeaderEpoch(cursor.u32()?.cast_signed()),
+                Offset(cursor.i64()?),
+            );
         }
         let mut after = Vec::new();
         for _ in 0..cursor.u32()? {
@@ -102,8 +109,10 @@ impl Checkpoint {
             log_end,
             created_ms,
             first_timestamp: (first != i64::MIN).then_some(Timestamp(first)),
-            max_timestamp: (max != i64::MIN)
-                .then_some(MaxTimestamp { timestamp: Timestamp(max), batch_end }),
+            max_timestamp: (max != i64::MIN).then_some(MaxTimestamp {
+                timestamp: Timestamp(max),
+                batch_end,
+            }),
             epochs,
             producers,
             after,

@@ -37,7 +37,10 @@ impl Queued {
     pub fn note() -> Self {
         let head = FrameHead {
             kind: Kind::Note,
-            partition: PartitionId { topic: TopicId::ZERO, index: 0 },
+            partition: PartitionId {
+                topic: TopicId::ZERO,
+                index: 0,
+            },
             segment: Offset(0),
             position: 0,
             base_offset: Offset(0),
@@ -45,7 +48,12 @@ impl Queued {
             leader_epoch: LeaderEpoch(-1),
             len: 0,
         };
-        Self { log: None, head, payload: Vec::new(), flush: true }
+        Self {
+            log: None,
+            head,
+            payload: Vec::new(),
+            flush: true,
+        }
     }
 }
 
@@ -53,7 +61,10 @@ impl Queued {
 pub(super) async fn run(shared: Rc<Shared>) {
     loop {
         let idle = || shared.queue.borrow().is_empty() && !shared.flush_wanted.get();
-        shared.work.until(|| !idle() || shared.closing.get() || shared.has_failed()).await;
+        shared
+            .work
+            .until(|| !idle() || shared.closing.get() || shared.has_failed())
+            .await;
         if shared.has_failed() {
             return;
         }
@@ -78,16 +89,27 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
     let io = |doing| move |source| StorageError::io(doing, &shared.wal_dir, source);
     let frames = take(shared);
     if frames.is_empty() {
-        shared.extents.current_file().fdatasync().await.map_err(io("flush"))?;
+        shared
+            .extents
+            .current_file()
+            .fdatasync()
+            .await
+            .map_err(io("flush"))?;
         flushed(shared);
         return Ok(());
     }
     let sequence = shared.next_sequence.get();
     shared.next_sequence.set(sequence + 1);
-    let bytes: usize = frames.iter().map(|at| frame::frame_bytes(at.head.len as usize)).sum();
+    let bytes: usize = frames
+        .iter()
+        .map(|at| frame::frame_bytes(at.head.len as usize))
+        .sum();
     let padded = bytes.next_multiple_of(BLOCK);
-    let (file, position, generation) =
-        shared.extents.place(padded as u64, sequence).await.map_err(io("extend"))?;
+    let (file, position, generation) = shared
+        .extents
+        .place(padded as u64, sequence)
+        .await
+        .map_err(io("extend"))?;
     let head = CommitHead {
         generation,
         sequence,
@@ -99,9 +121,13 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         || shared.flush_wanted.get()
         || shared.unflushed_bytes.get() + padded > FLUSH_BYTES;
     if flush {
-        file.write_at_flushed(content, position).await.map_err(io("write to"))?;
+        file.write_at_flushed(content, position)
+            .await
+            .map_err(io("write to"))?;
     } else {
-        file.write_at(content, position).await.map_err(io("write to"))?;
+        file.write_at(content, position)
+            .await
+            .map_err(io("write to"))?;
     }
     written(shared, sequence, frames, padded);
     if flush {
@@ -129,7 +155,10 @@ fn encode(shared: &Shared, head: &CommitHead, frames: &[Queued], padded: usize) 
     let mut buffer = AlignedBuf::new(padded);
     let mut at = 0;
     for (number, queued) in frames.iter().enumerate() {
-        let place = Place { number: number as u32, last: number + 1 == frames.len() };
+        let place = Place {
+            number: number as u32,
+            last: number + 1 == frames.len(),
+        };
         at = frame::write(
             &mut buffer,
             at,
@@ -146,14 +175,19 @@ fn encode(shared: &Shared, head: &CommitHead, frames: &[Queued], padded: usize) 
 /// A commit's write has completed.
 fn written(shared: &Shared, sequence: u64, frames: Vec<Queued>, padded: usize) {
     shared.written_sequence.set(sequence);
-    shared.unflushed_bytes.set(shared.unflushed_bytes.get() + padded);
-    shared.unflushed_frames.set(shared.unflushed_frames.get() + frames.len() as u64);
+    shared
+        .unflushed_bytes
+        .set(shared.unflushed_bytes.get() + padded);
+    shared
+        .unflushed_frames
+        .set(shared.unflushed_frames.get() + frames.len() as u64);
     let payload: usize = frames.iter().map(|frame| frame.head.len as usize).sum();
     shared.queued_bytes.set(shared.queued_bytes.get() - payload);
     let mut unflushed = shared.unflushed.borrow_mut();
     for queued in frames {
         if let Some(log) = queued.log {
-            log.written.set(log.written.get().max(queued.head.end_offset));
+            log.written
+                .set(log.written.get().max(queued.head.end_offset));
             shared.mark_moved(&log);
             unflushed.push((log, queued.head.end_offset));
         }
@@ -163,7 +197,9 @@ fn written(shared: &Shared, sequence: u64, frames: Vec<Queued>, padded: usize) {
 /// A flush has completed that covers every write completed before it began.
 fn flushed(shared: &Shared) {
     shared.durable_sequence.set(shared.written_sequence.get());
-    shared.frames_durable.set(shared.frames_durable.get() + shared.unflushed_frames.take());
+    shared
+        .frames_durable
+        .set(shared.frames_durable.get() + shared.unflushed_frames.take());
     shared.unflushed_bytes.set(0);
     shared.flush_wanted.set(false);
     for (log, end) in shared.unflushed.take() {

@@ -50,7 +50,11 @@ pub struct Extents {
 
 impl Extents {
     /// Makes the directory and its first extent, durably.
-    pub async fn create(reactor: &Reactor, directory: &Path, extent_bytes: u64) -> io::Result<Self> {
+    pub async fn create(
+        reactor: &Reactor,
+        directory: &Path,
+        extent_bytes: u64,
+    ) -> io::Result<Self> {
         file::create_dir(reactor, directory).await?;
         let path = extent_path(directory, 0);
         let size = FIRST_EXTENT_BYTES.min(extent_bytes);
@@ -63,7 +67,11 @@ impl Extents {
             reactor: reactor.clone(),
             directory: directory.to_owned(),
             extent_bytes,
-            current: RefCell::new(Extent { generation: 1, first: 1, ..first }),
+            current: RefCell::new(Extent {
+                generation: 1,
+                first: 1,
+                ..first
+            }),
             used: Cell::new(0),
             full: RefCell::default(),
             spare: RefCell::default(),
@@ -83,7 +91,12 @@ impl Extents {
             let next = self.take_spare(len).await?;
             let generation = self.next_generation.get();
             self.next_generation.set(generation + 1);
-            let next = Extent { generation, first: sequence, last: sequence, ..next };
+            let next = Extent {
+                generation,
+                first: sequence,
+                last: sequence,
+                ..next
+            };
             self.full.borrow_mut().push_back(self.current.replace(next));
             self.used.set(0);
         }
@@ -106,7 +119,13 @@ impl Extents {
 
     /// Bytes of commits not trimmed yet.
     pub fn live_bytes(&self) -> u64 {
-        self.used.get() + self.full.borrow().iter().map(|extent| extent.size).sum::<u64>()
+        self.used.get()
+            + self
+                .full
+                .borrow()
+                .iter()
+                .map(|extent| extent.size)
+                .sum::<u64>()
     }
 
     /// Whether there is anything to trim.
@@ -124,8 +143,7 @@ impl Extents {
                 if empty { full.pop_front() } else { None }
             };
             let Some(extent) = emptied else { return Ok(()) };
-            let keep =
-                extent.size == self.extent_bytes && self.spare.borrow().len() < SPARES_MAX;
+            let keep = extent.size == self.extent_bytes && self.spare.borrow().len() < SPARES_MAX;
             if keep {
                 self.spare.borrow_mut().push(extent);
             } else {
@@ -193,5 +211,12 @@ async fn prepare(reactor: &Reactor, path: PathBuf, size: u64, written: bool) -> 
         }
     }
     file.fdatasync().await?;
-    Ok(Extent { file, path, size, generation: 0, first: 0, last: 0 })
+    Ok(Extent {
+        file,
+        path,
+        size,
+        generation: 0,
+        first: 0,
+        last: 0,
+    })
 }

@@ -116,7 +116,10 @@ pub fn write(
         checksum = crc32c::crc32c_append(checksum, part);
         end += part.len();
     }
-    assert!(end - at - HEAD_BYTES == frame.len as usize, "a frame's payload is as long as it says");
+    assert!(
+        end - at - HEAD_BYTES == frame.len as usize,
+        "a frame's payload is as long as it says"
+    );
     let head = &mut out[at..at + HEAD_BYTES];
     head[0..4].copy_from_slice(&MAGIC.to_le_bytes());
     head[8..12].copy_from_slice(&checksum.to_le_bytes());
@@ -159,14 +162,21 @@ fn seed(wal: WalId) -> u32 {
 
 /// Reads the commit at the start of `bytes`. `Ok(None)` when no frame of this log is there at all.
 pub fn read(bytes: &[u8], wal: WalId) -> Result<Option<Commit>, Broken> {
-    let Some((commit, place, first, checksum)) = read_head(bytes, wal) else { return Ok(None) };
-    let mut broken = Broken { sequence: Some(commit.sequence), ..Broken::default() };
+    let Some((commit, place, first, checksum)) = read_head(bytes, wal) else {
+        return Ok(None);
+    };
+    let mut broken = Broken {
+        sequence: Some(commit.sequence),
+        ..Broken::default()
+    };
     let mut frames = Vec::new();
     let mut next = Some((commit, place, first, checksum));
     let mut at = 0;
     let mut sound = true;
     loop {
-        let Some((head, place, frame, checksum)) = next else { return Err(broken) };
+        let Some((head, place, frame, checksum)) = next else {
+            return Err(broken);
+        };
         if head != commit || place.number as usize != frames.len() {
             return Err(broken);
         }
@@ -174,10 +184,15 @@ pub fn read(bytes: &[u8], wal: WalId) -> Result<Option<Commit>, Broken> {
             broken.partitions.push(frame.partition);
         }
         let payload = at + HEAD_BYTES..at + HEAD_BYTES + frame.len as usize;
-        let Some(content) = bytes.get(payload.clone()) else { return Err(broken) };
+        let Some(content) = bytes.get(payload.clone()) else {
+            return Err(broken);
+        };
         sound &= crc32c::crc32c_append(seed(wal), content) == checksum;
         at = payload.end.next_multiple_of(FRAME_ALIGN);
-        frames.push(Frame { head: frame, payload });
+        frames.push(Frame {
+            head: frame,
+            payload,
+        });
         if place.last {
             break;
         }
@@ -187,7 +202,11 @@ pub fn read(bytes: &[u8], wal: WalId) -> Result<Option<Commit>, Broken> {
         broken.complete = true;
         return Err(broken);
     }
-    Ok(Some(Commit { head: commit, frames, len: at.next_multiple_of(BLOCK) }))
+    Ok(Some(Commit {
+        head: commit,
+        frames,
+        len: at.next_multiple_of(BLOCK),
+    }))
 }
 
 /// A frame header whose checksum is right, with the payload's checksum.
@@ -212,7 +231,10 @@ fn read_head(bytes: &[u8], wal: WalId) -> Option<(CommitHead, Place, FrameHead, 
     };
     let frame = FrameHead {
         kind,
-        partition: PartitionId { topic: TopicId(topic), index: u32_at(head, 64).cast_signed() },
+        partition: PartitionId {
+            topic: TopicId(topic),
+            index: u32_at(head, 64).cast_signed(),
+        },
         segment: Offset(u64_at(head, 72).cast_signed()),
         position: u32_at(head, 80),
         base_offset: Offset(u64_at(head, 88).cast_signed()),
@@ -220,7 +242,10 @@ fn read_head(bytes: &[u8], wal: WalId) -> Option<(CommitHead, Place, FrameHead, 
         leader_epoch: LeaderEpoch(u32_at(head, 104).cast_signed()),
         len: u32_at(head, 84),
     };
-    let place = Place { number: u32_at(head, 68), last: head[13] == 1 };
+    let place = Place {
+        number: u32_at(head, 68),
+        last: head[13] == 1,
+    };
     Some((commit, place, frame, u32_at(head, 8)))
 }
 

@@ -25,7 +25,9 @@ impl Log {
     ) -> Result<Option<Found>, StorageError> {
         for base in self.bases() {
             self.load_index(base).await?;
-            let Some(from) = self.time_floor(base, time) else { continue };
+            let Some(from) = self.time_floor(base, time) else {
+                continue;
+            };
             let mut at = from;
             let log_start = self.log_start();
             let wanted = |header: &BatchHeader| {
@@ -55,7 +57,9 @@ impl Log {
                 break;
             }
             self.load_index(base).await?;
-            let Some(from) = self.max_floor(base, max_offset) else { continue };
+            let Some(from) = self.max_floor(base, max_offset) else {
+                continue;
+            };
             // Batches only count below `max_offset` and at or above the log's start.
             let log_start = self.log_start();
             let mut position = from;
@@ -70,7 +74,9 @@ impl Log {
             })
             .await?;
         }
-        let Some((base, position, header)) = best else { return Ok(None) };
+        let Some((base, position, header)) = best else {
+            return Ok(None);
+        };
         let batch = self.fetch(base, position, header.len).await?;
         let wanted = |timestamp, _| timestamp == header.max_timestamp;
         let found = self.first(&batch, &header, base, wanted)?;
@@ -81,7 +87,10 @@ impl Log {
     fn bases(&self) -> Vec<Offset> {
         let log = self.state.log.borrow();
         let readable = |segment: &&Segment| segment.end > log.log_start();
-        log.segments().filter(readable).map(|segment| segment.base).collect()
+        log.segments()
+            .filter(readable)
+            .map(|segment| segment.base)
+            .collect()
     }
 
     /// From where to walk a segment for the first record at or after a time; `None` when all of it
@@ -89,7 +98,9 @@ impl Log {
     fn time_floor(&self, base: Offset, time: Timestamp) -> Option<u32> {
         let log = self.state.log.borrow();
         let segment = log.segment(base)?;
-        let newest = segment.max_timestamp.map_or(Timestamp(i64::MAX), |max| max.timestamp);
+        let newest = segment
+            .max_timestamp
+            .map_or(Timestamp(i64::MAX), |max| max.timestamp);
         (newest >= time).then(|| segment.offsets.floor(segment.times.floor(time)))
     }
 
@@ -142,7 +153,9 @@ impl Log {
     /// Makes a segment's indexes complete: from its files as far as they go, by walking the segment
     /// beyond. Indexes are caches: files that are missing or wrong only cost the walk.
     pub(super) async fn load_index(&self, base: Offset) -> Result<(), StorageError> {
-        let Some(segment) = self.state.sealed_segment(base) else { return Ok(()) };
+        let Some(segment) = self.state.sealed_segment(base) else {
+            return Ok(());
+        };
         if segment.indexed_from == 0 {
             return Ok(());
         }
@@ -162,7 +175,10 @@ impl Log {
         })
         .await?;
         let mut log = self.state.log.borrow_mut();
-        if let Some(segment) = log.segment_mut(base).filter(|segment| segment.indexed_from > 0) {
+        if let Some(segment) = log
+            .segment_mut(base)
+            .filter(|segment| segment.indexed_from > 0)
+        {
             segment.install(built.offsets, built.times, built.max_timestamp);
         }
         Ok(())
@@ -176,7 +192,11 @@ impl Log {
         let times = TimeIndex::decode(&read("timeindex")?, segment.end.0 - segment.base.0)?;
         let last = *offsets.entries().last()?;
         let wanted = Offset(segment.base.0 + i64::from(last.relative));
-        let (_, header, _) = self.find(segment.base, last.position, |_| true).await.ok()??;
-        (header.last_offset() == wanted).then(|| Segment::resumed(segment.base, last.position, offsets, times))
+        let (_, header, _) = self
+            .find(segment.base, last.position, |_| true)
+            .await
+            .ok()??;
+        (header.last_offset() == wanted)
+            .then(|| Segment::resumed(segment.base, last.position, offsets, times))
     }
 }

@@ -24,7 +24,6 @@ mod state;
 mod tail;
 mod trim;
 
-
 pub use logic::log::Config as LogConfig;
 
 #[cfg(test)]
@@ -98,14 +97,22 @@ pub enum StorageError {
 impl StorageError {
     /// Names what was attempted when `source` came back.
     pub fn io(doing: &'static str, path: &std::path::Path, source: io::Error) -> Self {
-        Self::Io { doing, path: path.to_owned(), source: Rc::new(source) }
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            source: Rc::new(source),
+        }
     }
 }
 
 impl fmt::Display for StorageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { doing, path, source } => {
+            Self::Io {
+                doing,
+                path,
+                source,
+            } => {
                 write!(f, "could not {doing} {}: {source}", path.display())
             }
             Self::Failed(reason) => write!(f, "the storage stopped after an error: {reason}"),

@@ -46,9 +46,14 @@ pub fn wal_name(boot: u64, shard: usize, wal: WalId) -> String {
 pub fn parse_wal_name(name: &str) -> Option<(u64, WalId)> {
     let mut parts = name.split('-');
     let (boot, _shard, id) = (parts.next()?, parts.next()?, parts.next()?);
-    let id = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32)?;
+    let id = u128::from_str_radix(id, 16)
+        .ok()
+        .filter(|_| id.len() == 32)?;
     let boot = boot.parse().ok()?;
-    parts.next().is_none().then_some((boot, WalId(id.to_be_bytes())))
+    parts
+        .next()
+        .is_none()
+        .then_some((boot, WalId(id.to_be_bytes())))
 }
 
 /// A fresh name that nobody can guess.
@@ -111,7 +116,11 @@ impl Metadata {
         let log_start = Offset(cursor.i64()?);
         let name = cursor.take(bytes.len() - 28)?;
         let topic_name = String::from_utf8(name.to_vec()).ok()?;
-        Some(Self { id: PartitionId { topic, index }, topic_name, log_start })
+        Some(Self {
+            id: PartitionId { topic, index },
+            topic_name,
+            log_start,
+        })
     }
 }
 
@@ -194,9 +203,15 @@ mod tests {
 
     #[test]
     fn the_longest_topic_name_still_makes_a_file_name() {
-        let id = PartitionId { topic: TopicId([0xab; 16]), index: i32::MAX };
+        let id = PartitionId {
+            topic: TopicId([0xab; 16]),
+            index: i32::MAX,
+        };
         assert!(log_name(&"t".repeat(249), id).len() + DELETED.len() <= NAME_BYTES_MAX);
-        assert_eq!(log_name("orders", PartitionId { index: 3, ..id }), "orders-3.abababababab");
+        assert_eq!(
+            log_name("orders", PartitionId { index: 3, ..id }),
+            "orders-3.abababababab"
+        );
     }
 
     #[test]
@@ -209,8 +224,15 @@ mod tests {
 
     #[test]
     fn metadata_reads_back() {
-        let id = PartitionId { topic: TopicId([1; 16]), index: 4 };
-        let metadata = Metadata { id, topic_name: "a.b".into(), log_start: Offset(99) };
+        let id = PartitionId {
+            topic: TopicId([1; 16]),
+            index: 4,
+        };
+        let metadata = Metadata {
+            id,
+            topic_name: "a.b".into(),
+            log_start: Offset(99),
+        };
         assert_eq!(Metadata::decode(&metadata.encode().into()), Some(metadata));
         assert_eq!(Metadata::decode(&Bytes::from_static(&[0; 27])), None);
     }

@@ -75,7 +75,12 @@ impl Log {
         at_least_one: bool,
     ) -> Result<Read, ReadError> {
         let max_bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
-        self.read_now(&Want { offset, max_offset, max_bytes, at_least_one })
+        self.read_now(&Want {
+            offset,
+            max_offset,
+            max_bytes,
+            at_least_one,
+        })
     }
 
     fn read_now(&self, want: &Want) -> Result<Read, ReadError> {
@@ -86,10 +91,17 @@ impl Log {
         if want.offset >= want.max_offset {
             return Ok(Read::Empty);
         }
-        let Some(located) = log.locate(want.offset) else { return Ok(Read::Empty) };
-        let Some(segment) = log.segment(located.segment) else { return Ok(Read::Empty) };
+        let Some(located) = log.locate(want.offset) else {
+            return Ok(Read::Empty);
+        };
+        let Some(segment) = log.segment(located.segment) else {
+            return Ok(Read::Empty);
+        };
         let tail = self.state.tail.borrow();
-        if tail.start_of(segment.base).is_none_or(|start| start > located.position) {
+        if tail
+            .start_of(segment.base)
+            .is_none_or(|start| start > located.position)
+        {
             return Ok(Read::Lookup);
         }
         let mut start = located.position;
@@ -115,7 +127,12 @@ impl Log {
         at_least_one: bool,
     ) -> Result<Read, ReadError> {
         let max_bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
-        let want = Want { offset, max_offset, max_bytes, at_least_one };
+        let want = Want {
+            offset,
+            max_offset,
+            max_bytes,
+            at_least_one,
+        };
         let read = self.read_now(&want)?;
         if !matches!(read, Read::Lookup) {
             return Ok(read);
@@ -129,9 +146,14 @@ impl Log {
         let Some(located) = self.state.log.borrow().locate(offset) else {
             return Ok(Read::Empty);
         };
-        let found = self.find(located.segment, located.position, |at| at.last_offset() >= offset);
-        let Some((start, first, window)) = found.await? else { return Ok(Read::Empty) };
-        self.range(located.segment, start, &first, &window, &want).await
+        let found = self.find(located.segment, located.position, |at| {
+            at.last_offset() >= offset
+        });
+        let Some((start, first, window)) = found.await? else {
+            return Ok(Read::Empty);
+        };
+        self.range(located.segment, start, &first, &window, &want)
+            .await
     }
 
     async fn range(
@@ -144,10 +166,23 @@ impl Log {
     ) -> Result<Read, ReadError> {
         let (end, in_memory) = {
             let log = self.state.log.borrow();
-            let Some(segment) = log.segment(base) else { return Err(ReadError::OffsetOutOfRange) };
-            let in_memory = self.state.tail.borrow().start_of(base).unwrap_or(segment.size);
-            let limit = if start < in_memory { in_memory } else { segment.size };
-            let end = end_of(segment, start, first, want, limit, |at| window.header(at).ok());
+            let Some(segment) = log.segment(base) else {
+                return Err(ReadError::OffsetOutOfRange);
+            };
+            let in_memory = self
+                .state
+                .tail
+                .borrow()
+                .start_of(base)
+                .unwrap_or(segment.size);
+            let limit = if start < in_memory {
+                in_memory
+            } else {
+                segment.size
+            };
+            let end = end_of(segment, start, first, want, limit, |at| {
+                window.header(at).ok()
+            });
             (end, in_memory)
         };
         if first.end_offset() > want.max_offset || end == start {
@@ -155,10 +190,16 @@ impl Log {
         }
         if end > in_memory {
             // In memory, or the one batch of which the beginning is not: read that together.
-            return Ok(Read::Memory(vec![self.fetch(base, start, end - start).await?]));
+            return Ok(Read::Memory(vec![
+                self.fetch(base, start, end - start).await?,
+            ]));
         }
         let file = self.page_file(base)?;
-        Ok(Read::File { file, position: u64::from(start), len: (end - start) as usize })
+        Ok(Read::File {
+            file,
+            position: u64::from(start),
+            len: (end - start) as usize,
+        })
     }
 
     /// Walks from a batch start to the first batch that is `wanted`; `None` at the segment's end.
@@ -169,15 +210,26 @@ impl Log {
         mut wanted: impl FnMut(&BatchHeader) -> bool,
     ) -> Result<Option<(u32, BatchHeader, Window)>, StorageError> {
         let mut at = from;
-        let mut window = Window { start: from, bytes: Bytes::new() };
+        let mut window = Window {
+            start: from,
+            bytes: Bytes::new(),
+        };
         loop {
-            let size = self.state.log.borrow().segment(base).map_or(0, |segment| segment.size);
+            let size = self
+                .state
+                .log
+                .borrow()
+                .segment(base)
+                .map_or(0, |segment| segment.size);
             if at >= size {
                 return Ok(None);
             }
             let header = match window.header(at) {
                 Err(NoHeader::Short) => {
-                    window = Window { start: at, bytes: self.fetch(base, at, WINDOW_BYTES).await? };
+                    window = Window {
+                        start: at,
+                        bytes: self.fetch(base, at, WINDOW_BYTES).await?,
+                    };
                     window.header(at)
                 }
                 header => header,
@@ -192,7 +244,10 @@ impl Log {
 
     fn damaged(&self, base: Offset, at: u32, reason: NoHeader) -> StorageError {
         let path = self.state.segment_path(base, "log");
-        StorageError::Damaged { path, what: format!("no batch at position {at}: {reason:?}") }
+        StorageError::Damaged {
+            path,
+            what: format!("no batch at position {at}: {reason:?}"),
+        }
     }
 
     /// Bytes of a segment, from its file and from memory as need be; fewer at its end.
@@ -207,9 +262,15 @@ impl Log {
             let size = log.segment(base).map_or(0, |segment| segment.size);
             let end = from.saturating_add(len).min(size);
             let tail = self.state.tail.borrow();
-            let split = tail.start_of(base).unwrap_or(size).clamp(from, end.max(from));
-            let in_memory =
-                if split < end { tail.slices(base, split, end) } else { Vec::new() };
+            let split = tail
+                .start_of(base)
+                .unwrap_or(size)
+                .clamp(from, end.max(from));
+            let in_memory = if split < end {
+                tail.slices(base, split, end)
+            } else {
+                Vec::new()
+            };
             (split - from, in_memory)
         };
         if from_file == 0 {
@@ -220,11 +281,16 @@ impl Log {
         let mut at = u64::from(from);
         let end = at + u64::from(from_file);
         while at < end {
-            let read = file.read_at(&self.shared.reactor, at, (end - at) as usize).await;
+            let read = file
+                .read_at(&self.shared.reactor, at, (end - at) as usize)
+                .await;
             let path = || self.state.segment_path(base, "log");
             let read = read.map_err(|source| StorageError::io("read", &path(), source))?;
             if read.is_empty() {
-                return Err(StorageError::Damaged { path: path(), what: "it is too short".into() });
+                return Err(StorageError::Damaged {
+                    path: path(),
+                    what: "it is too short".into(),
+                });
             }
             at += read.len() as u64;
             parts.push(read);
@@ -262,7 +328,9 @@ pub(super) struct Window {
 impl Window {
     fn header(&self, at: u32) -> Result<BatchHeader, NoHeader> {
         let from = (at - self.start) as usize;
-        self.bytes.get(from..).map_or(Err(NoHeader::Short), BatchHeader::read)
+        self.bytes
+            .get(from..)
+            .map_or(Err(NoHeader::Short), BatchHeader::read)
     }
 
     /// The batch at `at`, if the window holds it whole.

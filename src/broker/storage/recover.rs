@@ -89,7 +89,10 @@ impl RecoveredLog {
     /// The idempotent batches appended after the snapshot, in order and each with its base offset, to
     /// be folded into it.
     pub fn batches_after_snapshot(&self) -> Vec<(BatchSummary, Offset)> {
-        let headers = self.raw_after.iter().filter_map(|raw| BatchHeader::read(raw).ok());
+        let headers = self
+            .raw_after
+            .iter()
+            .filter_map(|raw| BatchHeader::read(raw).ok());
         let summary = |header: BatchHeader| BatchSummary {
             producer_id: header.producer_id,
             epoch: header.producer_epoch,
@@ -97,7 +100,9 @@ impl RecoveredLog {
             record_count: header.last_offset_delta.cast_unsigned() + 1,
             timestamp: header.max_timestamp.0,
         };
-        headers.map(|header| (summary(header), header.base_offset)).collect()
+        headers
+            .map(|header| (summary(header), header.base_offset))
+            .collect()
     }
 
     /// Leader epochs and where they begin.
@@ -158,13 +163,21 @@ pub fn recover(data_dir: &Path, _settings: &Settings) -> Result<Recovery, Storag
     let old: Vec<Arc<OldWal>> = read
         .into_iter()
         .map(|wal| {
-            let old = OldWal { directory: wal.directory.clone(), users: AtomicUsize::new(0) };
+            let old = OldWal {
+                directory: wal.directory.clone(),
+                users: AtomicUsize::new(0),
+            };
             let old = Arc::new(old);
             folded.add(&old, &wal.directory, wal.content);
             old
         })
         .collect();
-    let mut recovery = Recovery { logs: Vec::new(), damaged: Vec::new(), bytes, took_ms: 0 };
+    let mut recovery = Recovery {
+        logs: Vec::new(),
+        damaged: Vec::new(),
+        bytes,
+        took_ms: 0,
+    };
     collect(data_dir, folded, &mut recovery)?;
     for wal in old {
         let unused = wal.users.load(Ordering::Acquire) == 0;
@@ -195,7 +208,11 @@ fn wal_directories(root: &Path) -> io::Result<Vec<(u64, WalId, PathBuf)>> {
 }
 
 fn next_boot(data_dir: &Path, directories: &[(u64, WalId, PathBuf)]) -> io::Result<()> {
-    let newest = directories.iter().map(|(boot, ..)| *boot).max().unwrap_or(0);
+    let newest = directories
+        .iter()
+        .map(|(boot, ..)| *boot)
+        .max()
+        .unwrap_or(0);
     let boot = read_boot(data_dir).unwrap_or(0).max(newest) + 1;
     place::write_small_blocking(&place::wal_root(data_dir).join("boot"), &boot.to_le_bytes())
 }
@@ -231,7 +248,9 @@ fn read_all(directories: &[(u64, WalId, PathBuf)]) -> Result<Vec<ReadWal>, Stora
             .map(|(_, wal, path)| scope.spawn(move || read_wal(path, *wal)))
             .collect();
         let joined = threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a recovery thread panicked")))
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a recovery thread panicked")))
         });
         joined.collect()
     });
@@ -255,7 +274,11 @@ fn read_wal(directory: &Path, wal: WalId) -> io::Result<ReadWal> {
         }
     }
     let bytes = extents.iter().map(|extent| extent.len() as u64).sum();
-    Ok(ReadWal { directory: directory.to_owned(), bytes, content: replayable(&extents, wal) })
+    Ok(ReadWal {
+        directory: directory.to_owned(),
+        bytes,
+        content: replayable(&extents, wal),
+    })
 }
 
 /// The frames of a write-ahead log that count, in order, and what is missing.
@@ -293,10 +316,16 @@ fn replayable(extents: &[Bytes], wal: WalId) -> Content {
     }
     for range in chain.lost {
         let (first, last) = (*range.start(), *range.end());
-        let known: Vec<_> = broken.range(range).filter_map(|(_, whose)| whose.as_ref()).collect();
+        let known: Vec<_> = broken
+            .range(range)
+            .filter_map(|(_, whose)| whose.as_ref())
+            .collect();
         let all_known = known.len() as u64 == (last - first).saturating_add(1);
         let partitions = all_known.then(|| known.into_iter().flatten().copied().collect());
-        content.lost.push(Lost { sequence: last, partitions });
+        content.lost.push(Lost {
+            sequence: last,
+            partitions,
+        });
     }
     content
 }
@@ -313,11 +342,18 @@ fn found(commit: &Commit) -> Found {
 /// For the fuzzer: any bytes as an extent of the log with the id zero must not panic.
 pub fn fuzz_recover(bytes: &[u8]) {
     let content = replayable(&[Bytes::copy_from_slice(bytes)], WalId([0; 16]));
-    let old = Arc::new(OldWal { directory: PathBuf::new(), users: AtomicUsize::new(0) });
+    let old = Arc::new(OldWal {
+        directory: PathBuf::new(),
+        users: AtomicUsize::new(0),
+    });
     let mut folded = Folded::default();
     folded.add(&old, Path::new(""), content);
     for (id, part) in folded.partitions {
-        let metadata = Metadata { id, topic_name: String::new(), log_start: Offset(0) };
+        let metadata = Metadata {
+            id,
+            topic_name: String::new(),
+            log_start: Offset(0),
+        };
         drop(from_wal(&metadata, Path::new("/nonexistent"), part, &[]));
     }
 }
@@ -367,10 +403,15 @@ impl Folded {
             }
         }
         for lost in content.lost {
-            let whose = lost.partitions.unwrap_or_else(|| touched.keys().copied().collect());
+            let whose = lost
+                .partitions
+                .unwrap_or_else(|| touched.keys().copied().collect());
             for id in whose {
                 // A later checkpoint holds all that an earlier commit did.
-                if touched.get(&id).is_some_and(|checkpoint| *checkpoint > lost.sequence) {
+                if touched
+                    .get(&id)
+                    .is_some_and(|checkpoint| *checkpoint > lost.sequence)
+                {
                     continue;
                 }
                 let part = self.partitions.entry(id).or_default();
@@ -394,7 +435,11 @@ fn collect(
     let io = |source| StorageError::io("read", &root, source);
     for entry in fs::read_dir(&root).map_err(io)? {
         let directory = entry.map_err(io)?.path();
-        if directory.as_os_str().as_encoded_bytes().ends_with(DELETED.as_bytes()) {
+        if directory
+            .as_os_str()
+            .as_encoded_bytes()
+            .ends_with(DELETED.as_bytes())
+        {
             fs::remove_dir_all(&directory).map_err(io)?;
             continue;
         }
@@ -404,22 +449,35 @@ fn collect(
         let metadata = place::read_small(&directory.join(METADATA));
         let Some(metadata) = metadata.and_then(|body| Metadata::decode(&body)) else {
             // A crash in the middle of making a log leaves an empty directory.
-            if fs::remove_file(directory.join("partition.new")).is_ok() | fs::remove_dir(&directory).is_ok() {
+            if fs::remove_file(directory.join("partition.new")).is_ok()
+                | fs::remove_dir(&directory).is_ok()
+            {
                 continue;
             }
             let what = format!("{METADATA} is missing or unreadable");
-            recovery.damaged.push(Damaged { id: None, directory, what });
+            recovery.damaged.push(Damaged {
+                id: None,
+                directory,
+                what,
+            });
             continue;
         };
         let part = folded.partitions.remove(&metadata.id);
-        let from = part.as_ref().map(|part| part.from.clone()).unwrap_or_default();
+        let from = part
+            .as_ref()
+            .map(|part| part.from.clone())
+            .unwrap_or_default();
         for wal in &from {
             wal.users.fetch_add(1, Ordering::AcqRel);
         }
         let id = Some(metadata.id);
         match one(metadata, &directory, part) {
             Ok(log) => recovery.logs.push(log),
-            Err(what) => recovery.damaged.push(Damaged { id, directory, what }),
+            Err(what) => recovery.damaged.push(Damaged {
+                id,
+                directory,
+                what,
+            }),
         }
     }
     recovery.logs.sort_by_key(RecoveredLog::id);
@@ -447,12 +505,18 @@ fn segment_files(directory: &Path) -> io::Result<Vec<SegmentFile>> {
         let path = entry?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let log = path.extension().is_some_and(|ending| ending == "log");
-        let base = stem.filter(|stem| log && stem.len() == 20).and_then(|stem| stem.parse().ok());
+        let base = stem
+            .filter(|stem| log && stem.len() == 20)
+            .and_then(|stem| stem.parse().ok());
         if let Some(base) = base {
             let metadata = fs::metadata(&path)?;
             let changed = metadata.modified()?.duration_since(std::time::UNIX_EPOCH);
             let changed_ms = changed.map_or(0, |at| i64::try_from(at.as_millis()).unwrap_or(0));
-            files.push(SegmentFile { base: Offset(base), len: metadata.len(), changed_ms });
+            files.push(SegmentFile {
+                base: Offset(base),
+                len: metadata.len(),
+                changed_ms,
+            });
         }
     }
     files.sort_by_key(|file| file.base);
@@ -480,10 +544,14 @@ fn from_wal(
     if let Some(what) = part.damage {
         return Err(what);
     }
-    let checkpoint = part.checkpoint.ok_or("its write-ahead log begins without a checkpoint")?;
+    let checkpoint = part
+        .checkpoint
+        .ok_or("its write-ahead log begins without a checkpoint")?;
     let base = checkpoint.segment;
     let whole = checkpoint.tail_start as usize + checkpoint.tail.len();
-    if whole != checkpoint.position as usize || !(checkpoint.tail_start as usize).is_multiple_of(BLOCK) {
+    if whole != checkpoint.position as usize
+        || !(checkpoint.tail_start as usize).is_multiple_of(BLOCK)
+    {
         return Err("a checkpoint contradicts itself".into());
     }
     let mut segments = sealed(files, base)?;
@@ -501,20 +569,34 @@ fn from_wal(
     let mut tail = Vec::new();
     if checkpoint.position > 0 {
         let bytes = checkpoint.tail.clone();
-        tail.push(Piece { segment: base, position: checkpoint.tail_start, bytes });
+        tail.push(Piece {
+            segment: base,
+            position: checkpoint.tail_start,
+            bytes,
+        });
     }
     let mut after = checkpoint.after.clone();
     for (head, payload) in part.data {
         replay(&mut log, &head, &payload, &mut after)?;
-        tail.push(Piece { segment: head.segment, position: head.position, bytes: payload });
+        tail.push(Piece {
+            segment: head.segment,
+            position: head.position,
+            bytes: payload,
+        });
     }
     // A log start that came with the deletion of segments may lie in what was only replayed now.
     log.set_log_start(metadata.log_start.min(log.log_end()));
     let kept: BTreeSet<Offset> = log.segments().map(|segment| segment.base).collect();
     tail.retain(|piece| kept.contains(&piece.segment));
-    let on_disk = files.iter().find(|file| file.base == base).map_or(0, |file| file.len);
+    let on_disk = files
+        .iter()
+        .find(|file| file.base == base)
+        .map_or(0, |file| file.len);
     if kept.contains(&base) && on_disk < u64::from(checkpoint.tail_start) {
-        return Err(format!("segment {} is shorter than what was flushed of it", base.0));
+        return Err(format!(
+            "segment {} is shorter than what was flushed of it",
+            base.0
+        ));
     }
     remove_strays(directory, files, &kept);
     Ok(RecoveredLog {
@@ -539,9 +621,15 @@ fn replay(
     while at < payload.len() {
         let rest = &payload[at..];
         let header = BatchHeader::read(rest).map_err(|_| "a frame holds no batch".to_string())?;
-        let position = head.position.checked_add(at as u32).ok_or("a position overflows")?;
+        let position = head
+            .position
+            .checked_add(at as u32)
+            .ok_or("a position overflows")?;
         if header.len as usize > rest.len() || !log.replay(0, &header, head.segment, position) {
-            return Err(format!("frames leave a hole before offset {}", header.base_offset.0));
+            return Err(format!(
+                "frames leave a hole before offset {}",
+                header.base_offset.0
+            ));
         }
         if let (true, Some(raw)) = (header.producer_id >= 0, rest.first_chunk()) {
             after.push(*raw);
@@ -557,7 +645,9 @@ fn remove_strays(directory: &Path, files: &[SegmentFile], kept: &BTreeSet<Offset
     for file in files.iter().filter(|file| !kept.contains(&file.base)) {
         for ending in ["index", "timeindex", "txnindex", "log"] {
             // What cannot be removed is tried again at the next start.
-            drop(fs::remove_file(super::append::segment_path(directory, file.base, ending)));
+            drop(fs::remove_file(super::append::segment_path(
+                directory, file.base, ending,
+            )));
         }
     }
 }
@@ -593,7 +683,11 @@ fn from_files(
     let bytes = scan::read_range(&path, from, to).map_err(|error| error.to_string())?;
     let tail = match bytes {
         bytes if bytes.is_empty() && from == 0 => Vec::new(),
-        bytes => vec![Piece { segment: checkpoint.segment, position: from, bytes }],
+        bytes => vec![Piece {
+            segment: checkpoint.segment,
+            position: from,
+            bytes,
+        }],
     };
     Ok(RecoveredLog {
         metadata: metadata.clone(),

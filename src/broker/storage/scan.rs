@@ -22,8 +22,11 @@ pub(super) fn rebuild(
     files: &[SegmentFile],
     log_start: Offset,
 ) -> Result<Checkpoint, String> {
-    let mut checkpoint =
-        Checkpoint { segment: log_start, log_end: log_start, ..Checkpoint::default() };
+    let mut checkpoint = Checkpoint {
+        segment: log_start,
+        log_end: log_start,
+        ..Checkpoint::default()
+    };
     for file in files {
         let mut segment = logic::log::segment::Segment::new(file.base, file.changed_ms);
         let path = segment_path(directory, file.base, "log");
@@ -35,7 +38,9 @@ pub(super) fn rebuild(
                 return Err(wrong(format!("offsets fall at position {at}")));
             }
             segment.push(file.changed_ms, &header, &LogConfig::default());
-            checkpoint.epochs.begin(header.leader_epoch, header.base_offset);
+            checkpoint
+                .epochs
+                .begin(header.leader_epoch, header.base_offset);
             if let (true, Some(raw)) = (header.producer_id >= 0, batch.first_chunk()) {
                 checkpoint.after.push(*raw);
             }
@@ -64,7 +69,9 @@ fn batch_at(source: &File, at: u64, len: u64) -> Result<Option<(BatchHeader, Vec
     let mut head = [0; HEADER_BYTES];
     let rest = usize::try_from(len - at).unwrap_or(usize::MAX);
     let io = |error: io::Error| error.to_string();
-    source.read_exact_at(&mut head[..HEADER_BYTES.min(rest)], at).map_err(io)?;
+    source
+        .read_exact_at(&mut head[..HEADER_BYTES.min(rest)], at)
+        .map_err(io)?;
     let header = match BatchHeader::read(&head) {
         Ok(header) => header,
         Err(NoHeader::Zeros) => return Ok(None),

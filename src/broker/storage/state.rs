@@ -92,9 +92,13 @@ impl Storage {
         let wal = place::random_wal_id().map_err(io("read", Path::new("/dev/urandom")))?;
         let boot = super::recover::read_boot(data_dir).unwrap_or(1);
         for directory in [data_dir, &root, &place::logs_root(data_dir)] {
-            file::create_dir(reactor, directory).await.map_err(io("create", directory))?;
+            file::create_dir(reactor, directory)
+                .await
+                .map_err(io("create", directory))?;
         }
-        file::sync_dir(reactor, data_dir).await.map_err(io("flush", data_dir))?;
+        file::sync_dir(reactor, data_dir)
+            .await
+            .map_err(io("flush", data_dir))?;
         let wal_dir = root.join(place::wal_name(boot, shard, wal));
         let extents = Extents::create(reactor, &wal_dir, settings.wal_extent_bytes)
             .await
@@ -150,8 +154,11 @@ impl Storage {
         shared.check()?;
         let root = place::logs_root(&shared.data_dir);
         let directory = root.join(place::log_name(topic_name, id));
-        let metadata =
-            Metadata { id, topic_name: topic_name.to_owned(), log_start: Offset(0) };
+        let metadata = Metadata {
+            id,
+            topic_name: topic_name.to_owned(),
+            log_start: Offset(0),
+        };
         let path = directory.join(METADATA);
         if shared.logs.borrow().contains_key(&id) || path.exists() {
             return Err(StorageError::Exists(directory));
@@ -161,7 +168,8 @@ impl Storage {
             place::write_small(&shared.reactor, &path, &metadata.encode()).await?;
             file::sync_dir(&shared.reactor, &root).await
         };
-        made.await.map_err(|source| StorageError::io("create", &directory, source))?;
+        made.await
+            .map_err(|source| StorageError::io("create", &directory, source))?;
         let log = logic::log::Log::new(id, config, now_ms);
         let unsealed = [Unsealed::new(Offset(0))].into();
         let state = LogState::new(metadata, directory, log, unsealed, Producers::default());
@@ -178,7 +186,10 @@ impl Storage {
         let mut log = recovered.log;
         log.configure(config);
         let mut unsealed: VecDeque<Unsealed> = VecDeque::new();
-        let first = recovered.tail.first().map_or(log.active().base, |piece| piece.segment);
+        let first = recovered
+            .tail
+            .first()
+            .map_or(log.active().base, |piece| piece.segment);
         let begins = recovered.tail.first().map_or(0, |piece| piece.position);
         for Segment { base, .. } in log.segments().filter(|segment| segment.base >= first) {
             if let Some(last) = unsealed.back_mut() {
@@ -208,7 +219,8 @@ impl Storage {
         state.durable.set(end);
         let log = self.host(state);
         for piece in &recovered.tail {
-            log.state.fill(&self.shared, piece.segment, piece.position, &piece.bytes);
+            log.state
+                .fill(&self.shared, piece.segment, piece.position, &piece.bytes);
         }
         behind::consider(&self.shared, &log.state);
         if matches!(*log.state.backing.borrow(), Backing::Recovered(_)) {
@@ -221,7 +233,10 @@ impl Storage {
     /// partitions.
     pub async fn progressed(&self) -> Vec<PartitionId> {
         let shared = &self.shared;
-        shared.committed.until(|| !shared.moved.borrow().is_empty()).await;
+        shared
+            .committed
+            .until(|| !shared.moved.borrow().is_empty())
+            .await;
         let moved = shared.moved.take();
         let logs = shared.logs.borrow();
         for id in &moved {
@@ -236,14 +251,24 @@ impl Storage {
     /// `wal_bytes_max`, unwritten tails beyond `tail_cache_bytes`.
     pub fn backlog(&self) -> usize {
         let shared = &self.shared;
-        let wal = shared.extents.live_bytes().saturating_sub(shared.settings.wal_bytes_max);
-        let tails = shared.tail_bytes.get().saturating_sub(shared.settings.tail_cache_bytes);
+        let wal = shared
+            .extents
+            .live_bytes()
+            .saturating_sub(shared.settings.wal_bytes_max);
+        let tails = shared
+            .tail_bytes
+            .get()
+            .saturating_sub(shared.settings.tail_cache_bytes);
         shared.queued_bytes.get() + wal as usize + tails
     }
 
     /// Why nothing is acknowledged any more, if so (invariant 29).
     pub fn failed(&self) -> Option<StorageError> {
-        self.shared.failed.borrow().clone().map(StorageError::Failed)
+        self.shared
+            .failed
+            .borrow()
+            .clone()
+            .map(StorageError::Failed)
     }
 
     /// Commits what is queued, writes every tail to its segment and, when all of that succeeded,
@@ -258,7 +283,10 @@ impl Storage {
         let id = state.id();
         let before = self.shared.logs.borrow_mut().insert(id, state.clone());
         assert!(before.is_none(), "a partition's log opened twice");
-        Log { state, shared: self.shared.clone() }
+        Log {
+            state,
+            shared: self.shared.clone(),
+        }
     }
 }
 
@@ -268,7 +296,11 @@ impl Shared {
         if let Some(reason) = self.failed.borrow().clone() {
             return Err(StorageError::Failed(reason));
         }
-        if self.closing.get() { Err(StorageError::Closed) } else { Ok(()) }
+        if self.closing.get() {
+            Err(StorageError::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether an earlier write or flush has failed.
@@ -300,7 +332,8 @@ impl Shared {
     pub fn enqueue(&self, queued: Queued) -> u64 {
         let ticket = self.frames_queued.get() + 1;
         self.frames_queued.set(ticket);
-        self.queued_bytes.set(self.queued_bytes.get() + queued.head.len as usize);
+        self.queued_bytes
+            .set(self.queued_bytes.get() + queued.head.len as usize);
         self.queue.borrow_mut().push_back(queued);
         self.work.notify();
         ticket
@@ -309,7 +342,9 @@ impl Shared {
     /// Waits until the frame with this ticket is durable.
     pub async fn durable(&self, ticket: u64) -> Result<(), StorageError> {
         self.committed
-            .until(|| self.frames_durable.get() >= ticket || self.has_failed() || self.stopped.get())
+            .until(|| {
+                self.frames_durable.get() >= ticket || self.has_failed() || self.stopped.get()
+            })
             .await;
         if self.frames_durable.get() >= ticket {
             return Ok(());
@@ -328,7 +363,9 @@ impl Shared {
         let mut left = order.len();
         while self.tail_bytes.get() > self.settings.tail_cache_bytes && left > 0 {
             left -= 1;
-            let Some(oldest) = order.pop_front() else { return };
+            let Some(oldest) = order.pop_front() else {
+                return;
+            };
             match oldest.drop_oldest() {
                 Dropped::Freed(freed) => self.tail_bytes.set(self.tail_bytes.get() - freed),
                 Dropped::Empty => {}

@@ -47,7 +47,10 @@ impl Tail {
 
     /// The first position of `segment` that is in memory, if any of it is.
     pub fn start_of(&self, segment: Offset) -> Option<u32> {
-        self.chunks.iter().find(|chunk| chunk.segment == segment).map(|chunk| chunk.position)
+        self.chunks
+            .iter()
+            .find(|chunk| chunk.segment == segment)
+            .map(|chunk| chunk.position)
     }
 
     /// The segment and end of the oldest buffer, unless it is still written to.
@@ -65,7 +68,11 @@ impl Tail {
 
     /// Lets go of everything that belongs to segments below `segment`.
     pub fn drop_below(&mut self, segment: Offset) {
-        while self.chunks.front().is_some_and(|chunk| chunk.segment < segment) {
+        while self
+            .chunks
+            .front()
+            .is_some_and(|chunk| chunk.segment < segment)
+        {
             self.drop_oldest();
         }
     }
@@ -78,16 +85,26 @@ impl Tail {
     /// Appends bytes at `position` of `segment`, which follows what was appended before or begins a
     /// segment or a block.
     pub fn append(&mut self, segment: Offset, position: u32, mut bytes: &[u8]) {
-        let follows = self.chunks.back().is_some_and(|chunk| chunk.segment == segment);
+        let follows = self
+            .chunks
+            .back()
+            .is_some_and(|chunk| chunk.segment == segment);
         if follows {
             let end = self.chunks.back().map_or(0, Chunk::end);
             assert!(end == position, "a hole in a segment's buffers");
         } else {
-            assert!((position as usize).is_multiple_of(BLOCK), "buffers line up with blocks");
+            assert!(
+                (position as usize).is_multiple_of(BLOCK),
+                "buffers line up with blocks"
+            );
             self.add_chunk(segment, position, bytes.len());
         }
         while !bytes.is_empty() {
-            if self.chunks.back().is_none_or(|chunk| chunk.buf.remaining() == 0) {
+            if self
+                .chunks
+                .back()
+                .is_none_or(|chunk| chunk.buf.remaining() == 0)
+            {
                 let end = self.chunks.back().map_or(position, Chunk::end);
                 self.add_chunk(segment, end, bytes.len());
             }
@@ -100,11 +117,18 @@ impl Tail {
     }
 
     fn add_chunk(&mut self, segment: Offset, position: u32, at_least: usize) {
-        let last = self.chunks.back().map_or(CHUNK_BYTES_MIN / 2, |chunk| chunk.buf.capacity());
+        let last = self
+            .chunks
+            .back()
+            .map_or(CHUNK_BYTES_MIN / 2, |chunk| chunk.buf.capacity());
         let bytes = at_least.max(last * 2).next_multiple_of(BLOCK);
         let buf = AppendBuf::with_capacity(bytes.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX));
         self.capacity += buf.capacity();
-        self.chunks.push_back(Chunk { segment, position, buf });
+        self.chunks.push_back(Chunk {
+            segment,
+            position,
+            buf,
+        });
     }
 
     /// Views of `from..to` of a segment, all of which must be in memory.

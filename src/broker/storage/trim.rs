@@ -25,7 +25,10 @@ pub(super) fn consider(shared: &Rc<Shared>) {
         reactor::spawn(async move {
             if let Err(source) = shared.extents.prepare_spare().await {
                 // Not fatal: without a spare the committer allocates when it must, and fails then.
-                eprintln!("warning: could not prepare room in {}: {source}", shared.wal_dir.display());
+                eprintln!(
+                    "warning: could not prepare room in {}: {source}",
+                    shared.wal_dir.display()
+                );
             }
         });
     }
@@ -51,7 +54,13 @@ async fn trim(shared: &Rc<Shared>) -> Result<(), StorageError> {
         Backing::Recovered(_) => true,
         Backing::Wal(checkpoint) => checkpoint < needed,
     };
-    let logs: Vec<_> = shared.logs.borrow().values().filter(|log| old(log)).cloned().collect();
+    let logs: Vec<_> = shared
+        .logs
+        .borrow()
+        .values()
+        .filter(|log| old(log))
+        .cloned()
+        .collect();
     checkpoint_all(shared, logs).await?;
     shared.needed_sequence.set(needed);
     let ticket = shared.enqueue(Queued::note());
@@ -81,7 +90,9 @@ async fn checkpoint_all(shared: &Rc<Shared>, logs: Vec<Rc<LogState>>) -> Result<
         reactor::spawn(async move {
             loop {
                 let next = job.left.borrow_mut().pop_front();
-                let Some(log) = next.filter(|_| job.error.borrow().is_none()) else { break };
+                let Some(log) = next.filter(|_| job.error.borrow().is_none()) else {
+                    break;
+                };
                 if let Err(error) = checkpoint(&shared, &log).await {
                     job.error.replace(Some(error));
                 }
@@ -129,7 +140,9 @@ pub(super) fn settle_soon(shared: &Rc<Shared>, log: &Rc<LogState>) {
     reactor::spawn(async move {
         loop {
             let next = shared.settling.borrow_mut().pop_front();
-            let Some(log) = next.filter(|_| !shared.has_failed()) else { break };
+            let Some(log) = next.filter(|_| !shared.has_failed()) else {
+                break;
+            };
             if let Err(error @ StorageError::Io { .. }) = checkpoint(&shared, &log).await {
                 shared.fail(&error);
             }
@@ -147,7 +160,10 @@ pub(super) async fn close(shared: &Rc<Shared>) {
     let started = reactor::timer::monotonic_nanos();
     shared.work.notify();
     let idle = || shared.settlers.get() == 0 && !shared.trimming.get();
-    shared.committed.until(|| idle() || shared.has_failed()).await;
+    shared
+        .committed
+        .until(|| idle() || shared.has_failed())
+        .await;
     // What was appended is durable before anything else is attempted. A failure is known to all.
     let everything = shared.frames_queued.get();
     let mut clean = shared.durable(everything).await.is_ok();

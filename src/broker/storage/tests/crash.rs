@@ -30,7 +30,8 @@ impl Random {
 
 /// What partition `id` must hold at `offset`: one record a batch, its content said by both.
 fn value(id: PartitionId, offset: Offset) -> Vec<u8> {
-    let mut random = Random((offset.0 as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ id.index as u64);
+    let mut random =
+        Random((offset.0 as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ id.index as u64);
     let len = match random.below(20) {
         0 => random.below(60_000),
         1..5 => random.below(5_000),
@@ -44,19 +45,27 @@ fn value(id: PartitionId, offset: Offset) -> Vec<u8> {
 #[test]
 fn writer() {
     let Ok(dir) = std::env::var(DIR) else { return };
-    let seed: u64 = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed: u64 = std::env::var(SEED)
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
     let dir = PathBuf::from(dir);
     let recovery = recovered(&dir);
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small()).await.expect("opened");
+        let storage = Storage::open(&reactor, &dir, 0, small())
+            .await
+            .expect("opened");
         let mut logs = attach_all(&storage, recovery.logs, config(200_000)).await;
         for index in logs.len() as i32..PARTITIONS {
             let made = storage.create(id(index), "crash", config(200_000), 0).await;
             logs.push(made.expect("created"));
         }
         let acks = dir.join("acks");
-        let mut acks =
-            fs::OpenOptions::new().create(true).append(true).open(acks).expect("a file");
+        let mut acks = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(acks)
+            .expect("a file");
         let mut random = Random(seed);
         loop {
             for _ in 0..random.below(30) + 1 {
@@ -94,7 +103,9 @@ fn acknowledged(dir: &Path) -> BTreeMap<i32, i64> {
     // The last line may be torn by the kill.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     for line in whole.lines() {
-        let mut words = line.split(' ').map(|word| word.parse::<i64>().expect("a number"));
+        let mut words = line
+            .split(' ')
+            .map(|word| word.parse::<i64>().expect("a number"));
         let (partition, offset) = (words.next().expect("two"), words.next().expect("two"));
         acks.insert(partition as i32, offset);
     }
@@ -119,15 +130,29 @@ fn check_content(log: &Log, bytes: &[u8]) {
 fn verify(dir: &Path, seed: u64) {
     let acks = acknowledged(dir);
     let recovery = recovered(dir);
-    assert!(recovery.damaged.is_empty(), "seed {seed}: {:?}", recovery.damaged);
-    println!("seed {seed}: {} KiB in {} ms", recovery.bytes >> 10, recovery.took_ms);
+    assert!(
+        recovery.damaged.is_empty(),
+        "seed {seed}: {:?}",
+        recovery.damaged
+    );
+    println!(
+        "seed {seed}: {} KiB in {} ms",
+        recovery.bytes >> 10,
+        recovery.took_ms
+    );
     let dir = dir.to_owned();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small()).await.expect("opened");
+        let storage = Storage::open(&reactor, &dir, 0, small())
+            .await
+            .expect("opened");
         let logs = attach_all(&storage, recovery.logs, config(200_000)).await;
         for log in &logs {
             let acked = acks.get(&log.id().index).copied().unwrap_or(0);
-            assert!(log.log_end().0 >= acked, "seed {seed}: {:?} lost {acked}", log.id());
+            assert!(
+                log.log_end().0 >= acked,
+                "seed {seed}: {:?} lost {acked}",
+                log.id()
+            );
             check_content(log, &read_all(&reactor, log).await);
         }
     });
@@ -146,7 +171,10 @@ fn a_killed_writer_loses_nothing_acknowledged() {
             verify(&dir.0, seed);
         }
     }
-    assert!(acknowledged(&dir.0).values().sum::<i64>() > 0, "the writers wrote nothing");
+    assert!(
+        acknowledged(&dir.0).values().sum::<i64>() > 0,
+        "the writers wrote nothing"
+    );
 }
 
 #[test]
@@ -157,8 +185,12 @@ fn logs_of_several_shards_are_found_by_one() {
         let dir = dir.0.clone();
         threads.push(std::thread::spawn(move || {
             run(move |reactor| async move {
-                let storage = Storage::open(&reactor, &dir, shard, small()).await.expect("opened");
-                let made = storage.create(id(shard as i32), "many", config(100_000), 0).await;
+                let storage = Storage::open(&reactor, &dir, shard, small())
+                    .await
+                    .expect("opened");
+                let made = storage
+                    .create(id(shard as i32), "many", config(100_000), 0)
+                    .await;
                 let log = made.expect("created");
                 let mut all = Vec::new();
                 for at in 0..300 {
@@ -169,8 +201,10 @@ fn logs_of_several_shards_are_found_by_one() {
             })
         }));
     }
-    let expected: Vec<Vec<u8>> =
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+    let expected: Vec<Vec<u8>> = threads
+        .into_iter()
+        .map(|thread| thread.join().expect("no panic"))
+        .collect();
     for _ in 0..3 {
         check_recovers(&dir.0, expected.clone());
     }
@@ -181,8 +215,13 @@ fn producer_state_comes_back_with_the_batches_after_it() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
-        let log = storage.create(id(0), "topic", config(1 << 20), 0).await.expect("created");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let log = storage
+            .create(id(0), "topic", config(1 << 20), 0)
+            .await
+            .expect("created");
         log.set_producer_snapshot_source(std::rc::Rc::new(|| bytes::Bytes::from_static(b"state")));
         for sequence in 0..3 {
             let mut builder =
@@ -207,7 +246,10 @@ fn producer_state_comes_back_with_the_batches_after_it() {
     assert_eq!(log.producer_snapshot, b"state"[..]);
     let after = log.batches_after_snapshot();
     // The first append carries the checkpoint, which covers it.
-    let got: Vec<_> = after.iter().map(|(batch, at)| (batch.base_sequence, at.0)).collect();
+    let got: Vec<_> = after
+        .iter()
+        .map(|(batch, at)| (batch.base_sequence, at.0))
+        .collect();
     assert_eq!(got, [(1, 1), (2, 2)]);
     assert_eq!(log.epochs().latest(), Some(LeaderEpoch(4)));
 }
@@ -217,20 +259,31 @@ fn a_deleted_log_stays_deleted() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
-        let gone = storage.create(id(0), "gone", config(1 << 20), 0).await.expect("created");
-        let kept = storage.create(id(1), "kept", config(1 << 20), 0).await.expect("created");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let gone = storage
+            .create(id(0), "gone", config(1 << 20), 0)
+            .await
+            .expect("created");
+        let kept = storage
+            .create(id(1), "kept", config(1 << 20), 0)
+            .await
+            .expect("created");
         append(&gone, 1, 0, b"x", true);
         append(&kept, 1, 0, b"y", true);
         durable(&storage, &[gone.clone(), kept]).await;
         gone.delete().await.expect("deleted");
-        let late = gone.append(0, &crate::storage::AppendBatch {
-            bytes: &batch(1, 0, b"z"),
-            base_offset: gone.log_end(),
-            leader_epoch: LeaderEpoch(0),
-            append_time: None,
-            flush: true,
-        });
+        let late = gone.append(
+            0,
+            &crate::storage::AppendBatch {
+                bytes: &batch(1, 0, b"z"),
+                base_offset: gone.log_end(),
+                leader_epoch: LeaderEpoch(0),
+                append_time: None,
+                flush: true,
+            },
+        );
         assert!(late.is_err());
     });
     let crashed = dir.snapshot();
@@ -245,8 +298,13 @@ fn after_a_failed_write_nothing_is_acknowledged_again() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
-        let log = storage.create(id(0), "topic", config(1 << 20), 0).await.expect("created");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let log = storage
+            .create(id(0), "topic", config(1 << 20), 0)
+            .await
+            .expect("created");
         append(&log, 1, 0, b"x", true);
         durable(&storage, std::slice::from_ref(&log)).await;
         // No room ahead and no directory to make it in.
@@ -260,13 +318,16 @@ fn after_a_failed_write_nothing_is_acknowledged_again() {
         }
         let (written, durable, end) = (log.written(), log.durable(), log.log_end());
         assert!(durable < end);
-        let late = log.append(0, &crate::storage::AppendBatch {
-            bytes: &batch(1, 0, b"z"),
-            base_offset: end,
-            leader_epoch: LeaderEpoch(0),
-            append_time: None,
-            flush: true,
-        });
+        let late = log.append(
+            0,
+            &crate::storage::AppendBatch {
+                bytes: &batch(1, 0, b"z"),
+                base_offset: end,
+                leader_epoch: LeaderEpoch(0),
+                append_time: None,
+                flush: true,
+            },
+        );
         assert!(late.is_err());
         reactor::timer::sleep(Duration::from_millis(300)).await;
         assert_eq!((log.written(), log.durable()), (written, durable));

@@ -16,7 +16,9 @@ fn two_partitions(commits: i64) -> (TempDir, Vec<Vec<u8>>) {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let all = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
         let mut logs = Vec::new();
         for index in 0..2 {
             let made = storage.create(id(index), "topic", config(1 << 20), 0).await;
@@ -41,7 +43,10 @@ fn extent(dir: &Path) -> (PathBuf, WalId) {
         .map(|entry| entry.expect("entry").path())
         .find(|path| path.is_dir())
         .expect("a log");
-    let name = wal.file_name().and_then(|name| name.to_str()).expect("a name");
+    let name = wal
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("a name");
     let (_, id) = place::parse_wal_name(name).expect("a log's name");
     (wal.join("00000000.extent"), id)
 }
@@ -100,7 +105,10 @@ fn a_durable_commit_of_nobody_knows_whom_casts_doubt_on_all() {
     garble(&dir.0, 9, 60);
     let recovery = recovered(&dir.0);
     let what = "the last commit but one was not known to be durable to the last";
-    assert!(recovery.damaged.len() == 2 || recovery.logs.len() == 2, "{what}");
+    assert!(
+        recovery.damaged.len() == 2 || recovery.logs.len() == 2,
+        "{what}"
+    );
 }
 
 #[test]
@@ -131,7 +139,9 @@ fn a_segment_with_a_wrong_byte_is_declared_when_it_must_be_read() {
     let path = dir.0.clone();
     let recovery = recovered(&path);
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
         attach_all(&storage, recovery.logs, config(1 << 20)).await;
         storage.close().await;
     });
@@ -149,9 +159,17 @@ fn a_segment_with_a_wrong_byte_is_declared_when_it_must_be_read() {
 
 /// A commit of the log with this id.
 fn commit(wal: WalId, sequence: u64, frames: &[(Kind, Vec<u8>)]) -> Vec<u8> {
-    let len: usize = frames.iter().map(|(_, payload)| frame::frame_bytes(payload.len())).sum();
+    let len: usize = frames
+        .iter()
+        .map(|(_, payload)| frame::frame_bytes(payload.len()))
+        .sum();
     let mut out = vec![0; len.next_multiple_of(BLOCK)];
-    let head = CommitHead { generation: 1, sequence, durable: sequence - 1, needed: 1 };
+    let head = CommitHead {
+        generation: 1,
+        sequence,
+        durable: sequence - 1,
+        needed: 1,
+    };
     let mut at = 0;
     for (number, (kind, payload)) in frames.iter().enumerate() {
         let frame = FrameHead {
@@ -164,7 +182,10 @@ fn commit(wal: WalId, sequence: u64, frames: &[(Kind, Vec<u8>)]) -> Vec<u8> {
             leader_epoch: LeaderEpoch(0),
             len: payload.len() as u32,
         };
-        let place = Place { number: number as u32, last: number + 1 == frames.len() };
+        let place = Place {
+            number: number as u32,
+            last: number + 1 == frames.len(),
+        };
         at = frame::write(&mut out, at, wal, &head, place, &frame, &[payload]);
     }
     out
@@ -175,7 +196,10 @@ fn frames_read_back_and_no_changed_bit_goes_unnoticed() {
     let wal = WalId([3; 16]);
     let bytes = commit(wal, 7, &[(Kind::Data, vec![5; 100]), (Kind::Note, vec![])]);
     let read = frame::read(&bytes, wal).expect("sound").expect("a commit");
-    assert_eq!((read.head.sequence, read.frames.len(), read.len), (7, 2, BLOCK));
+    assert_eq!(
+        (read.head.sequence, read.frames.len(), read.len),
+        (7, 2, BLOCK)
+    );
     assert_eq!(bytes[read.frames[0].payload.clone()], [5; 100]);
     let used = frame::frame_bytes(100) + frame::HEAD_BYTES;
     for at in 0..used {
@@ -185,7 +209,10 @@ fn frames_read_back_and_no_changed_bit_goes_unnoticed() {
         let sound = matches!(frame::read(&wrong, wal), Ok(Some(_)));
         assert_eq!(sound, padding, "byte {at}");
     }
-    assert!(matches!(frame::read(&bytes, WalId([4; 16])), Ok(None)), "another log's");
+    assert!(
+        matches!(frame::read(&bytes, WalId([4; 16])), Ok(None)),
+        "another log's"
+    );
 }
 
 #[test]
@@ -217,7 +244,11 @@ fn hostile_extents_do_not_panic() {
         random ^= random << 17;
         random
     };
-    let checkpoint = Checkpoint { position: 200, tail: vec![0; 200].into(), ..Checkpoint::default() };
+    let checkpoint = Checkpoint {
+        position: 200,
+        tail: vec![0; 200].into(),
+        ..Checkpoint::default()
+    };
     let encoded = checkpoint.encode();
     for _ in 0..3_000 {
         let mut extent = Vec::new();

@@ -70,7 +70,10 @@ where
         drop(send.send(work(reactor).await));
     });
     let result = receive.recv();
-    executor.expect("io_uring is available").join().expect("the executor runs");
+    executor
+        .expect("io_uring is available")
+        .join()
+        .expect("the executor runs");
     result.expect("the task ends")
 }
 
@@ -84,11 +87,17 @@ pub fn small() -> Settings {
 }
 
 pub fn config(segment_bytes: u32) -> LogConfig {
-    LogConfig { segment_bytes, ..LogConfig::default() }
+    LogConfig {
+        segment_bytes,
+        ..LogConfig::default()
+    }
 }
 
 pub fn id(index: i32) -> PartitionId {
-    PartitionId { topic: TopicId([9; 16]), index }
+    PartitionId {
+        topic: TopicId([9; 16]),
+        index,
+    }
 }
 
 /// A batch of `records` empty-keyed records as a producer would send it.
@@ -104,7 +113,13 @@ pub fn append(log: &Log, records: usize, timestamp: i64, value: &[u8], flush: bo
     let mut bytes = batch(records, timestamp, value);
     let base_offset = log.log_end();
     let leader_epoch = LeaderEpoch(0);
-    let append = AppendBatch { bytes: &bytes, base_offset, leader_epoch, append_time: None, flush };
+    let append = AppendBatch {
+        bytes: &bytes,
+        base_offset,
+        leader_epoch,
+        append_time: None,
+        flush,
+    };
     log.append(timestamp, &append).expect("an append");
     wire::batch::stamp(&mut bytes, base_offset.0, 0);
     bytes
@@ -114,7 +129,11 @@ pub fn append(log: &Log, records: usize, timestamp: i64, value: &[u8], flush: bo
 pub async fn durable(storage: &Storage, logs: &[Log]) {
     while logs.iter().any(|log| log.durable() < log.log_end()) {
         storage.progressed().await;
-        assert!(storage.failed().is_none(), "the storage failed: {:?}", storage.failed());
+        assert!(
+            storage.failed().is_none(),
+            "the storage failed: {:?}",
+            storage.failed()
+        );
     }
 }
 
@@ -127,7 +146,11 @@ pub async fn read_from(reactor: &Reactor, log: &Log, from: Offset, step: usize) 
     let (mut all, mut offset) = (Vec::new(), from);
     while offset < log.log_end() {
         let bytes = read_step(reactor, log, offset, step).await;
-        assert!(!bytes.is_empty(), "nothing at {offset:?} below {:?}", log.log_end());
+        assert!(
+            !bytes.is_empty(),
+            "nothing at {offset:?} below {:?}",
+            log.log_end()
+        );
         offset = end_of(&bytes);
         all.extend_from_slice(&bytes);
     }
@@ -137,12 +160,19 @@ pub async fn read_from(reactor: &Reactor, log: &Log, from: Offset, step: usize) 
 pub async fn read_step(reactor: &Reactor, log: &Log, offset: Offset, step: usize) -> Vec<u8> {
     let end = log.log_end();
     let read = match log.read(offset, end, step, true).expect("in range") {
-        Read::Lookup => log.read_slow(offset, end, step, true).await.expect("readable"),
+        Read::Lookup => log
+            .read_slow(offset, end, step, true)
+            .await
+            .expect("readable"),
         read => read,
     };
     match read {
         Read::Memory(parts) => parts.concat(),
-        Read::File { file, position, len } => {
+        Read::File {
+            file,
+            position,
+            len,
+        } => {
             let bytes = file.read_at(reactor, position, len).await.expect("a read");
             assert_eq!(bytes.len(), len);
             bytes.to_vec()
@@ -184,7 +214,9 @@ pub fn check_recovers(dir: &Path, expected: Vec<Vec<u8>>) {
     assert!(recovery.damaged.is_empty(), "{:?}", recovery.damaged);
     let dir = dir.to_owned();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small()).await.expect("opened");
+        let storage = Storage::open(&reactor, &dir, 0, small())
+            .await
+            .expect("opened");
         let logs = attach_all(&storage, recovery.logs, config(100_000)).await;
         assert_eq!(logs.len(), expected.len());
         for (log, expected) in logs.iter().zip(&expected) {
