@@ -141,10 +141,15 @@ pub(super) fn read_boot(data_dir: &Path) -> Option<u64> {
     Some(u64::from_le_bytes(*body.first_chunk()?))
 }
 
-/// Whether a write-ahead log of an earlier start is still there.
+/// Whether a write-ahead log of an earlier start is, or may be, still there.
 pub(super) fn has_older_wal(data_dir: &Path, boot: u64) -> bool {
-    wal_directories(&place::wal_root(data_dir))
-        .is_ok_and(|all| all.iter().any(|(older, ..)| *older < boot))
+    let Ok(entries) = fs::read_dir(place::wal_root(data_dir)) else { return true };
+    entries.into_iter().any(|entry| {
+        let Ok(entry) = entry else { return true };
+        let name = entry.file_name();
+        let parsed = name.to_str().and_then(place::parse_wal_name);
+        parsed.is_some_and(|(older, _)| older < boot)
+    })
 }
 
 /// Reads what is in `data_dir`: every write-ahead log, whoever wrote it, and the directory of every
@@ -384,10 +389,10 @@ impl Folded {
                 continue;
             }
             let part = self.partitions.entry(head.partition).or_default();
-            if !touched.contains_key(&head.partition) {
-                touched.insert(head.partition, 0);
+            touched.entry(head.partition).or_insert_with(|| {
                 part.from.push(old.clone());
-            }
+                0
+            });
             if head.kind == Kind::Data {
                 part.data.push((head, payload));
                 continue;

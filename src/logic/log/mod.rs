@@ -268,12 +268,12 @@ impl Log {
             });
         }
         let relative = index::relative(*base, offset)?;
-        let position = segment.offsets.floor(relative);
-        let unindexed = segment.indexed_from > 0 && position < segment.indexed_from;
+        let floor = segment.offsets.floor(relative);
+        let known = offset >= segment.indexed_from_offset;
         Some(Located {
             segment: *base,
-            position,
-            unindexed,
+            position: if known { floor.max(segment.indexed_from) } else { floor },
+            unindexed: segment.indexed_from > 0 && !known,
         })
     }
 
