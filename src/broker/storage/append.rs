@@ -216,7 +216,9 @@ impl Log {
         state.fill(shared, placed.segment, body, &batch.bytes[HEADER_BYTES..]);
         state.producers.borrow_mut().note(&header, &head);
         if matches!(*state.backing.borrow(), Backing::Files) {
-            state.gate.set(state.enqueue_checkpoint(shared, batch.flush));
+            state
+                .gate
+                .set(state.enqueue_checkpoint(shared, batch.flush));
         } else {
             let tail = state.tail.borrow();
             let payload = tail.slices(

@@ -143,7 +143,9 @@ pub(super) fn read_boot(data_dir: &Path) -> Option<u64> {
 
 /// Whether a write-ahead log of an earlier start is, or may be, still there.
 pub(super) fn has_older_wal(data_dir: &Path, boot: u64) -> bool {
-    let Ok(entries) = fs::read_dir(place::wal_root(data_dir)) else { return true };
+    let Ok(entries) = fs::read_dir(place::wal_root(data_dir)) else {
+        return true;
+    };
     entries.into_iter().any(|entry| {
         let Ok(entry) = entry else { return true };
         let name = entry.file_name();

@@ -88,7 +88,9 @@ impl OffsetIndex {
         if !rest.is_empty() {
             return None;
         }
-        let mut index = Self { entries: Vec::with_capacity(chunks.len()) };
+        let mut index = Self {
+            entries: Vec::with_capacity(chunks.len()),
+        };
         for (number, [a, b, c, d, e, f, g, h]) in chunks.iter().enumerate() {
             let relative = u32::from_be_bytes([*a, *b, *c, *d]);
             let position = u32::from_be_bytes([*e, *f, *g, *h]);
@@ -165,7 +167,9 @@ impl TimeIndex {
         if !rest.is_empty() {
             return None;
         }
-        let mut index = Self { entries: Vec::with_capacity(chunks.len()) };
+        let mut index = Self {
+            entries: Vec::with_capacity(chunks.len()),
+        };
         for (number, [a, b, c, d, e, f, g, h, i, j, k, l]) in chunks.iter().enumerate() {
             let timestamp = i64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]);
             let relative = u32::from_be_bytes([*i, *j, *k, *l]);
@@ -227,7 +231,10 @@ mod tests {
             OffsetIndex::decode(&index.encode(), 9_001),
             Some(index.clone())
         );
-        assert_eq!(OffsetIndex::decode(&index.encode(), 9_000).map(|at| at.entries.len()), Some(2));
+        assert_eq!(
+            OffsetIndex::decode(&index.encode(), 9_000).map(|at| at.entries.len()),
+            Some(2)
+        );
         assert_eq!(OffsetIndex::decode(&index.encode()[1..], 9_001), None);
         assert_eq!(OffsetIndex::decode(&[0; 16], 9_001), None);
         let mut times = TimeIndex::default();
@@ -236,7 +243,10 @@ mod tests {
         times.push(Timestamp(300), 12);
         assert_eq!(times.len_bytes(), 24);
         assert_eq!(TimeIndex::decode(&times.encode(), 13), Some(times.clone()));
-        assert_eq!(TimeIndex::decode(&times.encode(), 12).map(|at| at.entries.len()), Some(1));
+        assert_eq!(
+            TimeIndex::decode(&times.encode(), 12).map(|at| at.entries.len()),
+            Some(1)
+        );
         assert_eq!(
             [99, 100, 101, 300, 301].map(|at| times.floor(Timestamp(at))),
             [0, 0, 4, 4, 12]

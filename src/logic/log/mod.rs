@@ -272,7 +272,11 @@ impl Log {
         let known = offset >= segment.indexed_from_offset;
         Some(Located {
             segment: *base,
-            position: if known { floor.max(segment.indexed_from) } else { floor },
+            position: if known {
+                floor.max(segment.indexed_from)
+            } else {
+                floor
+            },
             unindexed: segment.indexed_from > 0 && !known,
         })
     }

@@ -341,20 +341,32 @@ fn after_a_clean_stop_no_block_is_touched_before_the_log_holds_it() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let first = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
-        let log = storage.create(id(0), "topic", config(1 << 20), 0).await.expect("created");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let log = storage
+            .create(id(0), "topic", config(1 << 20), 0)
+            .await
+            .expect("created");
         let first = append(&log, 1, 0, &[1; 1_000], true);
         storage.close().await;
         first
     });
-    let partition = dir.0.join("logs").join(crate::storage::place::log_name("topic", id(0)));
+    let partition = dir
+        .0
+        .join("logs")
+        .join(crate::storage::place::log_name("topic", id(0)));
     let segment = crate::storage::append::segment_path(&partition, Offset(0), "log");
     assert!(fs::read(&segment).expect("a segment") == first);
     let recovery = recovered(&dir.0);
     let path = dir.0.clone();
     let all = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
-        let log = attach_all(&storage, recovery.logs, config(1 << 20)).await.remove(0);
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let log = attach_all(&storage, recovery.logs, config(1 << 20))
+            .await
+            .remove(0);
         // Enough to be written behind at once, but not flushed at once.
         let second = append(&log, 1, 0, &[2; 400_000], false);
         while log.durable() < log.log_end() {
@@ -371,8 +383,13 @@ fn after_a_crash_old_offsets_are_found_though_no_index_was_written() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let batches = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
-        let log = storage.create(id(0), "topic", config(64 << 20), 0).await.expect("created");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let log = storage
+            .create(id(0), "topic", config(64 << 20), 0)
+            .await
+            .expect("created");
         let mut batches = Vec::new();
         for at in 0..6_000 {
             batches.push(append(&log, 1, at, &[at as u8; 2_000], at % 50 == 0));
@@ -386,10 +403,19 @@ fn after_a_crash_old_offsets_are_found_though_no_index_was_written() {
     let recovery = recovered(&dir.0);
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small()).await.expect("opened");
-        let log = attach_all(&storage, recovery.logs, config(64 << 20)).await.remove(0);
-        let newest = log.read(Offset(5_999), Offset(6_000), 1, true).expect("in range");
-        assert!(matches!(newest, crate::storage::Read::Memory(_)), "the newest needs no look-up");
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let log = attach_all(&storage, recovery.logs, config(64 << 20))
+            .await
+            .remove(0);
+        let newest = log
+            .read(Offset(5_999), Offset(6_000), 1, true)
+            .expect("in range");
+        assert!(
+            matches!(newest, crate::storage::Read::Memory(_)),
+            "the newest needs no look-up"
+        );
         for at in [0_usize, 1, 17, 2_500, 4_444, 5_998] {
             let got = read_step(&reactor, &log, Offset(at as i64), 1).await;
             assert!(got == batches[at], "offset {at}");
@@ -397,7 +423,9 @@ fn after_a_crash_old_offsets_are_found_though_no_index_was_written() {
         let got = read_from(&reactor, &log, Offset(0), 1 << 20).await;
         assert!(got == batches.concat());
         let end = log.log_end();
-        let found = log.offset_for_timestamp(logic::ids::Timestamp(3_333), end).await;
+        let found = log
+            .offset_for_timestamp(logic::ids::Timestamp(3_333), end)
+            .await;
         assert_eq!(found.expect("ok").map(|found| found.1), Some(Offset(3_333)));
     });
 }
