@@ -1,7 +1,9 @@
 //! DescribeConfigs (API 32): every config with value, source, synonyms, type and meaning, so that tools
 //! that read, modify and write lose nothing. Knows nothing of what a config does.
 
-use logic::cluster::config::{Described, describe_broker, describe_topic};
+use logic::cluster::config::{
+    Described, describe_broker, describe_broker_defaults, describe_topic,
+};
 use wire::messages::DescribeConfigsRequestData;
 use wire::messages::describe_configs_request::DescribeConfigsResource;
 use wire::messages::describe_configs_response::{
@@ -76,7 +78,8 @@ fn describe(
                         format!("Unexpected broker id, expected {node}, but received {broker}");
                     Err((ErrorCode::InvalidRequest, message))
                 }
-                _ => Ok(describe_broker(&image, statics, node)),
+                Some(_) => Ok(describe_broker(&image, statics, node)),
+                None => Ok(describe_broker_defaults(&image)),
             }
         }
         other => {

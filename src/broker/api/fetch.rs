@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
-use logic::ids::{LeaderEpoch, Offset, PartitionId};
+use logic::ids::{Instant, LeaderEpoch, Offset, PartitionId};
+use logic::partition::fetch_session::{
+    Fetch, NO_SESSION, PartitionKey, Request, Returned, SessionError, TopicKey, Wanted,
+};
 use wire::fetch::{Part, frame};
 use wire::messages::FetchRequestData;
-use wire::messages::fetch_request::FetchPartition;
 use wire::messages::fetch_response::{FetchResponseData, FetchableTopicResponse, PartitionData};
 use wire::{ErrorCode, KafkaString, KafkaUuid};
 
@@ -20,25 +23,16 @@ use crate::shard::mail::{Answer, Ask, Chunk, ReadItem, ReadLimits, ReadResult, R
 
 /// A consumer's fetch says so by this replica id.
 const CONSUMER: i32 = -1;
+/// The session epoch of a fetch that wants no session.
+const FINAL_EPOCH: i32 = -1;
 
-/// One partition of the request, resolved.
-struct Wanted {
-    topic: usize,
-    index: i32,
-    item: Result<(ShardId, ReadItem), ErrorCode>,
-}
+/// From this version on fetches have sessions (KIP-227).
+const FIRST_VERSION_WITH_SESSIONS: i16 = 7;
+/// From this version on topics are named by id (KIP-516).
+const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 13;
 
-/// One topic of the response.
-struct Topic {
-    name: KafkaString,
-    id: KafkaUuid,
-}
-
-/// What the request comes to: its topics and its partitions, both in order.
-struct Plan {
-    topics: Vec<Topic>,
-    wanted: Vec<Wanted>,
-}
+/// One partition to read: its owner and how to read it, or why it cannot be read.
+type Item = Result<(ShardId, ReadItem), ErrorCode>;
 
 /// Answers one fetch.
 pub async fn handle(context: &Context, request: FetchRequestData) -> Handled {
@@ -46,7 +40,21 @@ pub async fn handle(context: &Context, request: FetchRequestData) -> Handled {
         // Replica semantics need a cluster principal and a broker epoch; there are no followers yet.
         return refuse(context, ErrorCode::ClusterAuthorizationFailed);
     }
-    let plan = plan(context, &request);
+    let session = session_request(context.header.api_version, &request);
+    let begun = context
+        .shard
+        .fetch_sessions
+        .borrow_mut()
+        .begin(now(), session);
+    let fetch = match begun {
+        Ok(fetch) => fetch,
+        Err(error) => return refuse(context, session_error(error)),
+    };
+    let items: Vec<Item> = fetch
+        .wanted
+        .iter()
+        .map(|wanted| item(context, wanted))
+        .collect();
     let limits = ReadLimits {
         bytes_max: usize::try_from(request.max_bytes)
             .unwrap_or(0)
@@ -57,21 +65,112 @@ pub async fn handle(context: &Context, request: FetchRequestData) -> Handled {
         .unwrap_or(0)
         .min(limits.bytes_max);
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0);
-    let deadline = now().plus_ms(wait_ms);
-    let results = loop {
-        let results = read(context, &plan, limits).await;
-        let enough = plan.wanted.is_empty() || satisfied(&results, bytes_min);
-        if enough || now() >= deadline || context.shard.stopping() {
-            // A fetch of nothing at all still waits, or its client would spin.
-            if plan.wanted.is_empty() && bytes_min > 0 {
-                let left = deadline.0.saturating_sub(now().0);
-                reactor::timer::sleep(std::time::Duration::from_nanos(left)).await;
-            }
-            break results;
+    let results = read_until(context, &items, limits, bytes_min, now().plus_ms(wait_ms)).await;
+    reply(context, fetch, items, results)
+}
+
+/// Reads again and again until there is enough, something is to be told, or the time is over.
+async fn read_until(
+    context: &Context,
+    items: &[Item],
+    limits: ReadLimits,
+    bytes_min: usize,
+    deadline: Instant,
+) -> Vec<ReadResult> {
+    loop {
+        let results = read(context, items, limits).await;
+        // A fetch of nothing at all still waits, or its client would spin.
+        let enough = !items.is_empty() && satisfied(&results, bytes_min);
+        if enough || bytes_min == 0 || now() >= deadline || context.shard.stopping() {
+            return results;
         }
-        wait(context, &plan, &results, deadline.0).await;
+        if items.is_empty() {
+            let left = Duration::from_nanos(deadline.0.saturating_sub(now().0));
+            reactor::timer::sleep(left).await;
+        } else {
+            wait(context, items, &results, deadline).await;
+        }
+    }
+}
+
+/// The request's part in sessions. Before they existed every fetch was a full one.
+fn session_request(version: i16, request: &FetchRequestData) -> Request {
+    let topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS;
+    let key = |name: &KafkaString, id: &KafkaUuid| {
+        if topic_ids {
+            TopicKey::Id(topics::topic_id(id))
+        } else {
+            TopicKey::Name(name.as_str().into())
+        }
     };
-    reply(context, plan, results)
+    let known = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
+    let wanted = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(move |asked| Wanted {
+            key: PartitionKey {
+                topic: key(&topic.topic, &topic.topic_id),
+                index: asked.partition,
+            },
+            offset: Offset(asked.fetch_offset),
+            bytes_max: asked.partition_max_bytes,
+            current_epoch: known(asked.current_leader_epoch),
+            last_fetched_epoch: known(asked.last_fetched_epoch),
+        })
+    });
+    let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| {
+        topic.partitions.iter().map(move |index| PartitionKey {
+            topic: key(&topic.topic, &topic.topic_id),
+            index: *index,
+        })
+    });
+    let in_session = version >= FIRST_VERSION_WITH_SESSIONS;
+    Request {
+        session_id: if in_session {
+            request.session_id
+        } else {
+            NO_SESSION
+        },
+        epoch: if in_session {
+            request.session_epoch
+        } else {
+            FINAL_EPOCH
+        },
+        topic_ids,
+        wanted: wanted.collect(),
+        forgotten: forgotten.collect(),
+    }
+}
+
+fn session_error(error: SessionError) -> ErrorCode {
+    match error {
+        SessionError::IdNotFound => ErrorCode::FetchSessionIdNotFound,
+        SessionError::InvalidEpoch => ErrorCode::InvalidFetchSessionEpoch,
+        SessionError::TopicId => ErrorCode::FetchSessionTopicIdError,
+    }
+}
+
+fn item(context: &Context, wanted: &Wanted) -> Item {
+    let metadata = &context.shard.metadata;
+    let topic = match &wanted.key.topic {
+        TopicKey::Name(name) => metadata
+            .topic_id(name)
+            .ok_or(ErrorCode::UnknownTopicOrPartition)?,
+        TopicKey::Id(id) if metadata.image().topic(*id).is_some() => *id,
+        TopicKey::Id(_) => return Err(ErrorCode::UnknownTopicId),
+    };
+    let partition = PartitionId {
+        topic,
+        index: wanted.key.index,
+    };
+    let owner = metadata
+        .owner(partition)
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let item = ReadItem {
+        partition,
+        offset: wanted.offset,
+        bytes_max: usize::try_from(wanted.bytes_max).unwrap_or(0),
+        current_epoch: wanted.current_epoch,
+    };
+    Ok((owner, item))
 }
 
 fn satisfied(results: &[ReadResult], bytes_min: usize) -> bool {
@@ -85,52 +184,11 @@ fn satisfied(results: &[ReadResult], bytes_min: usize) -> bool {
     bytes >= bytes_min
 }
 
-fn plan(context: &Context, request: &FetchRequestData) -> Plan {
-    let mut plan = Plan {
-        topics: Vec::new(),
-        wanted: Vec::new(),
-    };
-    for topic in &request.topics {
-        let id = topics::resolve(&context.shard, &topic.topic, &topic.topic_id);
-        for partition in &topic.partitions {
-            let item = id.and_then(|topic| {
-                let id = PartitionId {
-                    topic,
-                    index: partition.partition,
-                };
-                let owner = context.shard.metadata.owner(id);
-                let owner = owner.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-                Ok((owner, read_item(id, partition)))
-            });
-            plan.wanted.push(Wanted {
-                topic: plan.topics.len(),
-                index: partition.partition,
-                item,
-            });
-        }
-        plan.topics.push(Topic {
-            name: topic.topic.clone(),
-            id: topic.topic_id,
-        });
-    }
-    plan
-}
-
-fn read_item(partition: PartitionId, asked: &FetchPartition) -> ReadItem {
-    let epoch = asked.current_leader_epoch;
-    ReadItem {
-        partition,
-        offset: Offset(asked.fetch_offset),
-        bytes_max: usize::try_from(asked.partition_max_bytes).unwrap_or(0),
-        current_epoch: (epoch >= 0).then_some(LeaderEpoch(epoch)),
-    }
-}
-
-/// The places of one shard's partitions in the plan.
-fn by_owner(plan: &Plan) -> BTreeMap<ShardId, Vec<usize>> {
+/// The places of each shard's partitions among the items.
+fn by_owner(items: &[Item]) -> BTreeMap<ShardId, Vec<usize>> {
     let mut owners: BTreeMap<ShardId, Vec<usize>> = BTreeMap::new();
-    for (place, wanted) in plan.wanted.iter().enumerate() {
-        if let Ok((owner, _)) = &wanted.item {
+    for (place, item) in items.iter().enumerate() {
+        if let Ok((owner, _)) = item {
             owners.entry(*owner).or_default().push(place);
         }
     }
@@ -139,16 +197,16 @@ fn by_owner(plan: &Plan) -> BTreeMap<ShardId, Vec<usize>> {
 
 /// Reads every partition once. Owners are asked one after the other, so that together they keep to
 /// the limits.
-async fn read(context: &Context, plan: &Plan, limits: ReadLimits) -> Vec<ReadResult> {
+async fn read(context: &Context, items: &[Item], limits: ReadLimits) -> Vec<ReadResult> {
     let nothing = || ReadResult::refused(Refused::UnknownPartition);
-    let mut results: Vec<ReadResult> = plan.wanted.iter().map(|_| nothing()).collect();
+    let mut results: Vec<ReadResult> = items.iter().map(|_| nothing()).collect();
     let mut left = limits;
-    for (owner, places) in by_owner(plan) {
-        let items = places
+    for (owner, places) in by_owner(items) {
+        let owned = places
             .iter()
-            .filter_map(|place| plan.wanted[*place].item.as_ref().ok());
-        let items: Vec<ReadItem> = items.map(|(_, item)| item.clone()).collect();
-        let Answer::Read(read) = context.shard.ask(owner, Ask::Read(left, items)).await else {
+            .filter_map(|place| items[*place].as_ref().ok());
+        let owned: Vec<ReadItem> = owned.map(|(_, item)| item.clone()).collect();
+        let Answer::Read(read) = context.shard.ask(owner, Ask::Read(left, owned)).await else {
             unreachable!("a read is answered by results");
         };
         for (place, result) in places.into_iter().zip(read) {
@@ -162,17 +220,17 @@ async fn read(context: &Context, plan: &Plan, limits: ReadLimits) -> Vec<ReadRes
 }
 
 /// Waits until a high watermark passes what the results have seen, or the deadline.
-async fn wait(context: &Context, plan: &Plan, results: &[ReadResult], deadline: u64) {
-    let mut calls: Vec<Call> = by_owner(plan)
+async fn wait(context: &Context, items: &[Item], results: &[ReadResult], deadline: Instant) {
+    let mut calls: Vec<Call> = by_owner(items)
         .into_iter()
         .map(|(owner, places)| {
             let watches = places.into_iter().filter_map(|place| {
-                let (_, item) = plan.wanted[place].item.as_ref().ok()?;
+                let (_, item) = items[place].as_ref().ok()?;
                 Some((item.partition, results[place].high_watermark))
             });
             context
                 .shard
-                .ask(owner, Ask::Watch(watches.collect(), deadline))
+                .ask(owner, Ask::Watch(watches.collect(), deadline.0))
         })
         .collect();
     poll_fn(|task| {
@@ -188,28 +246,59 @@ async fn wait(context: &Context, plan: &Plan, results: &[ReadResult], deadline: 
     .await;
 }
 
-fn reply(context: &Context, plan: Plan, results: Vec<ReadResult>) -> Handled {
-    let mut responses: Vec<FetchableTopicResponse> = plan
-        .topics
-        .into_iter()
-        .map(|topic| {
-            FetchableTopicResponse::default()
-                .with_topic(topic.name)
-                .with_topic_id(topic.id)
+/// Shows what the session says is to be shown.
+fn reply(context: &Context, fetch: Fetch, items: Vec<Item>, results: Vec<ReadResult>) -> Handled {
+    let returned: Vec<Returned> = items
+        .iter()
+        .zip(&results)
+        .map(|(item, result)| Returned {
+            failed: item.is_err() || result.result.is_err(),
+            bytes: result.bytes(),
+            high_watermark: result.high_watermark,
+            last_stable: result.last_stable,
+            log_start: result.log_start,
         })
         .collect();
-    let mut lengths = Vec::with_capacity(results.len());
-    let mut records = Vec::with_capacity(results.len());
-    for (wanted, result) in plan.wanted.into_iter().zip(results) {
+    let keys: Vec<PartitionKey> = fetch.wanted.iter().map(|it| it.key.clone()).collect();
+    let mut sessions = context.shard.fetch_sessions.borrow_mut();
+    let fresh_id = getrandom::u32().map_or(NO_SESSION, |id| (id >> 1).cast_signed());
+    let answer = match sessions.finish(now(), fetch, &returned, fresh_id) {
+        Ok(answer) => answer,
+        Err(error) => return refuse(context, session_error(error)),
+    };
+    let mut responses: Vec<FetchableTopicResponse> = Vec::new();
+    let mut last_topic = None;
+    let (mut lengths, mut records) = (Vec::new(), Vec::new());
+    for (((key, item), result), shown) in keys.into_iter().zip(items).zip(results).zip(answer.shown)
+    {
+        if !shown {
+            continue;
+        }
+        if last_topic.as_ref() != Some(&key.topic) {
+            responses.push(response_topic(&key.topic));
+            last_topic = Some(key.topic);
+        }
         lengths.push(result.bytes());
-        let refused = wanted.item.err();
-        responses[wanted.topic]
+        let topic = responses.last_mut().expect("a topic was just pushed");
+        topic
             .partitions
-            .push(partition(wanted.index, refused, &result));
+            .push(partition(key.index, item.err(), &result));
         records.push(result.result.unwrap_or_default());
     }
-    let response = FetchResponseData::default().with_responses(responses);
+    let response = FetchResponseData::default()
+        .with_session_id(answer.session_id)
+        .with_responses(responses);
     send(context, &response, &lengths, records)
+}
+
+fn response_topic(key: &TopicKey) -> FetchableTopicResponse {
+    match key {
+        TopicKey::Name(name) => {
+            let name = KafkaString::from(name.to_string());
+            FetchableTopicResponse::default().with_topic(name)
+        }
+        TopicKey::Id(id) => FetchableTopicResponse::default().with_topic_id(topics::uuid(*id)),
+    }
 }
 
 fn partition(index: i32, refused: Option<ErrorCode>, result: &ReadResult) -> PartitionData {

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use logic::ids::{Instant, Timestamp};
+use logic::partition::fetch_session::{self, Limits as SessionLimits, Sessions};
 use reactor::Reactor;
 use reactor::mailbox::{Bound, Full, Sender};
 
@@ -72,6 +73,8 @@ pub struct Shard {
     pub hosted: Hosted,
     /// Producer ids that this shard may hand out.
     pub producer_ids: ProducerIds,
+    /// The fetch sessions of the connections served here (KIP-227).
+    pub fetch_sessions: RefCell<Sessions>,
     storage: Storage,
     calls: Rc<Calls>,
     outboxes: Vec<Outbox>,
@@ -107,6 +110,10 @@ struct Outbox {
 impl Shard {
     /// A shard that leads nothing yet.
     pub fn new(parts: Parts) -> Rc<Self> {
+        let sessions = SessionLimits {
+            sessions_max: parts.limits.fetch_sessions_max,
+            partitions_max: fetch_session::PARTITIONS_MAX,
+        };
         let outbox = |sender| Outbox {
             sender,
             held: RefCell::default(),
@@ -119,6 +126,7 @@ impl Shard {
             metadata: parts.metadata,
             hosted: Hosted::default(),
             producer_ids: ProducerIds::default(),
+            fetch_sessions: RefCell::new(Sessions::new(sessions)),
             storage: parts.storage,
             calls: Rc::default(),
             outboxes: parts.senders.into_iter().map(outbox).collect(),
