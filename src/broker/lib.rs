@@ -1,3 +1,5 @@
 //! The broker's shell: turns bytes and completions into events for `logic`, and its effects into
 //! I/O. Decides nothing that a pure machine could decide.
 #![forbid(unsafe_code)]
+
+pub mod config;
