@@ -13,3 +13,5 @@ pub mod shard;
 pub mod storage;
 
 pub mod consensus;
+
+pub mod config;

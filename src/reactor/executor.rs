@@ -24,7 +24,7 @@ const BACKGROUND_SHARES: usize = 100;
 /// glommio's own buffers, which the data path does not use, in bytes.
 const GLOMMIO_MEMORY: usize = 512 << 10;
 /// glommio's own rings carry wake-ups and timers only.
-const GLOMMIO_RING_DEPTH: usize = 128;
+pub(crate) const GLOMMIO_RING_DEPTH: usize = 128;
 
 /// How an executor is made.
 #[derive(Clone, Debug)]

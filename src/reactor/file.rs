@@ -22,6 +22,9 @@ const VECTORS_MAX: usize = 1024;
 /// Bytes that one read-ahead operation asks for.
 const READ_AHEAD_STEP: usize = 512 << 10;
 
+/// cachestat(2), the same number on every architecture; libc does not name it.
+pub(crate) const SYS_CACHESTAT: libc::c_long = 451;
+
 /// A file written without the page cache, where the file system can. Clones are the same file.
 #[derive(Clone)]
 pub struct DirectFile {
@@ -428,7 +431,6 @@ impl PageFile {
 
     /// cachestat(2), from kernel 6.5 on.
     fn cached_pages(&self, position: u64, len: usize) -> Option<u64> {
-        const SYS_CACHESTAT: libc::c_long = 451;
         let range = [position, len as u64];
         // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted
         let mut counts = [0_u64; 5];

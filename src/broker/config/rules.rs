@@ -1,0 +1,227 @@
+//! What each setting may hold, by itself and beside others. Knows nothing of files or of flags.
+
+use logic::cluster::config::TABLE;
+use toml::Value;
+
+use super::{parse_advertise, resolve_listen};
+
+/// What a setting may hold.
+#[derive(Clone, Copy, Debug)]
+pub enum Rule {
+    /// Any text.
+    Text,
+    /// Text that is not empty.
+    Path,
+    /// An address to listen on.
+    Listen,
+    /// An address to advertise, or nothing.
+    Advertise,
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number in these bounds.
+    Number(i64, i64),
+    /// A power of two in these bounds.
+    PowerOfTwo(i64, i64),
+    /// A multiple of the first in the bounds that follow.
+    Multiple(i64, i64, i64),
+}
+
+const I32_MAX: i64 = i32::MAX as i64;
+const MIB: i64 = 1 << 20;
+const GIB: i64 = 1 << 30;
+const DAY_MS: i64 = 86_400_000;
+
+/// Every setting outside `[kafka]`, whose rules are the topic configs' own.
+pub const RULES: &[(&str, &str, Rule)] = &[
+    ("broker", "node_id", Rule::Number(0, I32_MAX)),
+    ("broker", "rack", Rule::Text),
+    ("listener", "listen", Rule::Listen),
+    ("listener", "advertise", Rule::Advertise),
+    ("shards", "count", Rule::Number(0, 1024)),
+    ("shards", "spin_before_park_us", Rule::Number(0, 1_000_000)),
+    ("shards", "ring_entries", Rule::PowerOfTwo(64, 32_768)),
+    ("data", "dir", Rule::Path),
+    ("wal", "extent_bytes", Rule::Multiple(4096, MIB, 4 * GIB)),
+    ("wal", "bytes_max", Rule::Number(2 * MIB, 1024 * GIB)),
+    ("wal", "commit_bytes_max", Rule::Number(4096, 64 * MIB)),
+    ("storage", "tail_cache_bytes", Rule::Number(MIB, 1024 * GIB)),
+    (
+        "network",
+        "socket_request_max_bytes",
+        Rule::Number(1024, I32_MAX),
+    ),
+    (
+        "network",
+        "request_memory_bytes",
+        Rule::Number(1024, 1024 * GIB),
+    ),
+    ("network", "first_frame_wait_ms", Rule::Number(1, DAY_MS)),
+    ("network", "frame_wait_ms", Rule::Number(1, DAY_MS)),
+    (
+        "network",
+        "connections_max_idle_ms",
+        Rule::Number(1, 365 * DAY_MS),
+    ),
+    ("network", "max_connections", Rule::Number(1, I32_MAX)),
+    (
+        "network",
+        "max_connections_per_ip",
+        Rule::Number(0, I32_MAX),
+    ),
+    ("network", "drain_wait_ms", Rule::Number(0, DAY_MS)),
+    ("fetch", "max_bytes", Rule::Number(1024, I32_MAX)),
+    ("fetch", "sessions_max", Rule::Number(0, 1_000_000)),
+    ("topics", "num_partitions", Rule::Number(1, 1_000_000)),
+    ("topics", "auto_create_topics_enable", Rule::Boolean),
+    ("topics", "delete_topic_enable", Rule::Boolean),
+    ("topics", "partitions_max", Rule::Number(1, 10_000_000)),
+];
+
+/// Kafka's names for settings that have a section of their own.
+pub const ALIASES: &[(&str, &str, &str)] = &[
+    ("node.id", "broker", "node_id"),
+    ("broker.rack", "broker", "rack"),
+    ("log.dir", "data", "dir"),
+    ("log.dirs", "data", "dir"),
+    ("num.partitions", "topics", "num_partitions"),
+    (
+        "auto.create.topics.enable",
+        "topics",
+        "auto_create_topics_enable",
+    ),
+    ("delete.topic.enable", "topics", "delete_topic_enable"),
+    (
+        "socket.request.max.bytes",
+        "network",
+        "socket_request_max_bytes",
+    ),
+    (
+        "connections.max.idle.ms",
+        "network",
+        "connections_max_idle_ms",
+    ),
+    ("max.connections", "network", "max_connections"),
+    (
+        "max.connections.per.ip",
+        "network",
+        "max_connections_per_ip",
+    ),
+    ("fetch.max.bytes", "fetch", "max_bytes"),
+    (
+        "max.incremental.fetch.session.cache.slots",
+        "fetch",
+        "sessions_max",
+    ),
+];
+
+/// The rule of a setting outside `[kafka]`.
+pub fn find(section: &str, key: &str) -> Option<Rule> {
+    let found = RULES.iter().find(|rule| (rule.0, rule.1) == (section, key));
+    found.map(|rule| rule.2)
+}
+
+impl Rule {
+    /// Reads the text of a flag or of an environment variable.
+    pub fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Text | Self::Path | Self::Listen | Self::Advertise => {
+                Ok(Value::String(text.to_owned()))
+            }
+            Self::Boolean => match text.to_ascii_lowercase().as_str() {
+                "true" => Ok(Value::Boolean(true)),
+                "false" => Ok(Value::Boolean(false)),
+                _ => Err(format!("`{text}` is neither true nor false")),
+            },
+            Self::Number(..) | Self::PowerOfTwo(..) | Self::Multiple(..) => text
+                .replace('_', "")
+                .parse()
+                .map(Value::Integer)
+                .map_err(|_| format!("`{text}` is not a whole number")),
+        }
+    }
+
+    /// What is wrong with a value, if anything.
+    pub fn check(self, value: &Value) -> Result<(), String> {
+        match (self, value) {
+            (Self::Text, Value::String(_)) | (Self::Boolean, Value::Boolean(_)) => Ok(()),
+            (Self::Path, Value::String(text)) if text.is_empty() => {
+                Err("must not be empty".to_owned())
+            }
+            (Self::Path, Value::String(_)) => Ok(()),
+            (Self::Listen, Value::String(text)) => resolve_listen(text).map(drop),
+            (Self::Advertise, Value::String(text)) => parse_advertise(text).map(drop),
+            (Self::Number(least, most), Value::Integer(number)) => bounded(*number, least, most),
+            (Self::PowerOfTwo(least, most), Value::Integer(number)) => {
+                bounded(*number, least, most)?;
+                let power = u64::try_from(*number).is_ok_and(u64::is_power_of_two);
+                let problem = || format!("{number} is not a power of two");
+                power.then_some(()).ok_or_else(problem)
+            }
+            (Self::Multiple(of, least, most), Value::Integer(number)) => {
+                bounded(*number, least, most)?;
+                let problem = || format!("{number} is not a multiple of {of}");
+                (number % of == 0).then_some(()).ok_or_else(problem)
+            }
+            (rule, value) => Err(format!("must be {}, not {}", rule.kind(), described(value))),
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Text => "a text in quotes",
+            Self::Path => "a path in quotes",
+            Self::Listen | Self::Advertise => "\"HOST:PORT\"",
+            Self::Boolean => "true or false",
+            Self::Number(..) | Self::PowerOfTwo(..) | Self::Multiple(..) => "a whole number",
+        }
+    }
+}
+
+/// A topic config's default as it is kept, or what is wrong with it. `name` is the broker's.
+pub fn check_topic_default(name: &str, text: &str) -> Result<String, String> {
+    let found = TABLE.iter().find(|config| config.broker_name == Some(name));
+    let config = found.ok_or_else(|| "no topic config has this default".to_owned())?;
+    let problem = |problem| format!("`{text}` will not do: {problem}");
+    config.kind.check(text.trim()).map_err(problem)
+}
+
+/// What is wrong between settings that are right by themselves: each by the setting to blame.
+/// `number` gives a setting's value.
+pub fn check_together(
+    number: impl Fn(&str, &str) -> i64,
+) -> Vec<(&'static str, &'static str, String)> {
+    let mut faults = Vec::new();
+    let (extent, wal) = (number("wal", "extent_bytes"), number("wal", "bytes_max"));
+    if wal < 2 * extent {
+        let least = 2 * extent;
+        let message = format!("{wal} is less than two extents of wal.extent_bytes: {least}");
+        faults.push(("wal", "bytes_max", message));
+    }
+    let request = number("network", "socket_request_max_bytes");
+    let memory = number("network", "request_memory_bytes");
+    if memory < request {
+        let message = format!(
+            "{memory} holds no request of network.socket_request_max_bytes, {request}, so that a \
+             connection could wait for ever"
+        );
+        faults.push(("network", "request_memory_bytes", message));
+    }
+    faults
+}
+
+fn bounded(number: i64, least: i64, most: i64) -> Result<(), String> {
+    if (least..=most).contains(&number) {
+        Ok(())
+    } else {
+        Err(format!("{number} is not within {least} and {most}"))
+    }
+}
+
+fn described(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("the text \"{text}\""),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+        other => other.to_string(),
+    }
+}
