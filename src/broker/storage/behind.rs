@@ -19,7 +19,7 @@ use super::signal::Signal;
 use super::state::{Shared, block_floor, concat};
 
 /// A partition's unwritten blocks are written once there are this many bytes of them.
-const BEHIND_BYTES: u32 = 256 << 10;
+const BEHIND_BYTES: u32 = 1 << 20;
 /// One write.
 const WRITE_BYTES: u32 = 4 << 20;
 /// Segment files are extended ahead by this much.
