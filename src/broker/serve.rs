@@ -71,6 +71,9 @@ pub struct Opened {
     pub recovered_bytes: u64,
 }
 
+/// A shard that is about to start: its share and its mailbox.
+type Started = (Share, Receiver<Mail>);
+
 /// One shard's share of what was recovered.
 struct Share {
     shard: ShardId,
@@ -178,7 +181,7 @@ fn share(
     plan: &Plan,
     loaded: Loaded,
     logs: Vec<RecoveredLog>,
-) -> (Vec<(Share, Receiver<Mail>)>, Vec<Sender<Mail>>) {
+) -> (Vec<Started>, Vec<Sender<Mail>>) {
     let mut placement = HashMap::new();
     let mut loads = vec![0; plan.shards];
     for topic in loaded.image.topics() {

@@ -36,14 +36,28 @@ pub struct Chain {
 pub fn order(found: &[Found]) -> Chain {
     let mut by_sequence: Vec<usize> = (0..found.len()).collect();
     // Of two with one number, the one in the newer generation of an extent counts.
-    by_sequence.sort_by_key(|at| (found[*at].sequence, core::cmp::Reverse(found[*at].generation)));
+    by_sequence.sort_by_key(|at| {
+        (
+            found[*at].sequence,
+            core::cmp::Reverse(found[*at].generation),
+        )
+    });
     by_sequence.dedup_by_key(|at| found[*at].sequence);
-    let Some(newest) = by_sequence.last() else { return Chain::default() };
+    let Some(newest) = by_sequence.last() else {
+        return Chain::default();
+    };
     let needed = found[*newest].needed;
-    let durable = by_sequence.iter().map(|at| found[*at].durable).max().unwrap_or(0);
+    let durable = by_sequence
+        .iter()
+        .map(|at| found[*at].durable)
+        .max()
+        .unwrap_or(0);
     let mut chain = Chain::default();
     let mut expected = needed;
-    for at in by_sequence.into_iter().skip_while(|at| found[*at].sequence < needed) {
+    for at in by_sequence
+        .into_iter()
+        .skip_while(|at| found[*at].sequence < needed)
+    {
         let sequence = found[at].sequence;
         if sequence > expected {
             if expected > durable {
@@ -81,7 +95,10 @@ mod tests {
 
     fn sequences(found: &[Found]) -> (Vec<u64>, Vec<RangeInclusive<u64>>) {
         let chain = order(found);
-        (chain.replay.iter().map(|at| found[*at].sequence).collect(), chain.lost)
+        (
+            chain.replay.iter().map(|at| found[*at].sequence).collect(),
+            chain.lost,
+        )
     }
 
     #[test]
@@ -112,9 +129,19 @@ mod tests {
     #[test]
     fn a_stale_commit_of_an_older_generation_does_not_count() {
         let mut found = commits(&[1, 2, 3], 2, 1);
-        found.push(Found { sequence: 2, durable: 1, needed: 1, generation: 0 });
+        found.push(Found {
+            sequence: 2,
+            durable: 1,
+            needed: 1,
+            generation: 0,
+        });
         assert_eq!(order(&found).replay, [0, 1, 2]);
-        found.push(Found { sequence: 3, durable: 1, needed: 1, generation: 5 });
+        found.push(Found {
+            sequence: 3,
+            durable: 1,
+            needed: 1,
+            generation: 5,
+        });
         assert_eq!(order(&found).replay, [0, 1, 4]);
     }
 

@@ -41,7 +41,9 @@ impl Epochs {
     /// epoch's start, as a log whose beginning was deleted must.
     pub fn end_offset(&self, epoch: LeaderEpoch, log_end: Offset) -> (LeaderEpoch, Offset) {
         const UNKNOWN: (LeaderEpoch, Offset) = (LeaderEpoch(-1), Offset(-1));
-        let Some(latest) = self.latest() else { return UNKNOWN };
+        let Some(latest) = self.latest() else {
+            return UNKNOWN;
+        };
         if epoch.0 < 0 || epoch > latest {
             return UNKNOWN;
         }
@@ -50,12 +52,16 @@ impl Epochs {
         }
         let after = self.starts.partition_point(|(known, _)| *known <= epoch);
         let end = self.starts[after].1;
-        after.checked_sub(1).map_or((epoch, end), |at| (self.starts[at].0, end))
+        after
+            .checked_sub(1)
+            .map_or((epoch, end), |at| (self.starts[at].0, end))
     }
 
     /// Forgets what lies wholly below `log_start`; the epoch that covers it starts there.
     pub fn trim(&mut self, log_start: Offset) {
-        let after = self.starts.partition_point(|(_, start)| *start <= log_start);
+        let after = self
+            .starts
+            .partition_point(|(_, start)| *start <= log_start);
         if let Some(covering) = after.checked_sub(1) {
             self.starts.drain(..covering);
             self.starts[0].1 = self.starts[0].1.max(log_start);
@@ -93,7 +99,13 @@ mod tests {
     fn below_the_log_start_the_next_higher_epochs_start_is_answered() {
         let mut epochs = epochs();
         epochs.trim(Offset(12));
-        assert_eq!(epochs.starts(), [(LeaderEpoch(4), Offset(12)), (LeaderEpoch(6), Offset(25))]);
-        assert_eq!(epochs.end_offset(LeaderEpoch(2), Offset(40)), (LeaderEpoch(2), Offset(12)));
+        assert_eq!(
+            epochs.starts(),
+            [(LeaderEpoch(4), Offset(12)), (LeaderEpoch(6), Offset(25))]
+        );
+        assert_eq!(
+            epochs.end_offset(LeaderEpoch(2), Offset(40)),
+            (LeaderEpoch(2), Offset(12))
+        );
     }
 }

@@ -53,7 +53,9 @@ pub enum NoHeader {
 impl BatchHeader {
     /// Reads the header at the start of `bytes`.
     pub fn read(bytes: &[u8]) -> Result<Self, NoHeader> {
-        let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else { return Err(NoHeader::Short) };
+        let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(NoHeader::Short);
+        };
         let length = i32_at(head, 8);
         let base_offset = i64_at(head, 0);
         if length == 0 && base_offset == 0 {
@@ -66,7 +68,9 @@ impl BatchHeader {
             || head[16] != 2
             || last_offset_delta < 0
             || base_offset < 0
-            || base_offset.checked_add(i64::from(last_offset_delta) + 1).is_none()
+            || base_offset
+                .checked_add(i64::from(last_offset_delta) + 1)
+                .is_none()
         {
             return Err(NoHeader::Invalid);
         }

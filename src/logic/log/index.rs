@@ -46,8 +46,12 @@ impl OffsetIndex {
     /// Where to start walking for the batch that holds `relative`: the last entry whose batch does
     /// not lie beyond it, or the segment's start.
     pub fn floor(&self, relative: u32) -> u32 {
-        let after = self.entries.partition_point(|entry| entry.relative <= relative);
-        after.checked_sub(1).map_or(0, |at| self.entries[at].position)
+        let after = self
+            .entries
+            .partition_point(|entry| entry.relative <= relative);
+        after
+            .checked_sub(1)
+            .map_or(0, |at| self.entries[at].position)
     }
 
     /// The last batch start known in `from < position <= to`.
@@ -84,7 +88,9 @@ impl OffsetIndex {
         if !rest.is_empty() {
             return None;
         }
-        let mut index = Self { entries: Vec::with_capacity(chunks.len()) };
+        let mut index = Self {
+            entries: Vec::with_capacity(chunks.len()),
+        };
         for [a, b, c, d, e, f, g, h] in chunks {
             let relative = u32::from_be_bytes([*a, *b, *c, *d]);
             let position = u32::from_be_bytes([*e, *f, *g, *h]);
@@ -108,15 +114,22 @@ impl TimeIndex {
     pub fn push(&mut self, timestamp: Timestamp, relative: u32) {
         let grows = |last: &TimeEntry| timestamp > last.timestamp && relative >= last.relative;
         if timestamp.0 >= 0 && self.entries.last().is_none_or(grows) {
-            self.entries.push(TimeEntry { timestamp, relative });
+            self.entries.push(TimeEntry {
+                timestamp,
+                relative,
+            });
         }
     }
 
     /// The offset from which to look for the first record at or after `timestamp`: every record
     /// before it is older. Zero when the whole segment may hold it.
     pub fn floor(&self, timestamp: Timestamp) -> u32 {
-        let after = self.entries.partition_point(|entry| entry.timestamp < timestamp);
-        after.checked_sub(1).map_or(0, |at| self.entries[at].relative)
+        let after = self
+            .entries
+            .partition_point(|entry| entry.timestamp < timestamp);
+        after
+            .checked_sub(1)
+            .map_or(0, |at| self.entries[at].relative)
     }
 
     /// The entries in order.
@@ -151,7 +164,9 @@ impl TimeIndex {
         if !rest.is_empty() {
             return None;
         }
-        let mut index = Self { entries: Vec::with_capacity(chunks.len()) };
+        let mut index = Self {
+            entries: Vec::with_capacity(chunks.len()),
+        };
         for [a, b, c, d, e, f, g, h, i, j, k, l] in chunks {
             let timestamp = i64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]);
             let relative = u32::from_be_bytes([*i, *j, *k, *l]);
@@ -166,7 +181,10 @@ impl TimeIndex {
 
 /// An offset relative to its segment's base, if it fits the index format.
 pub fn relative(base: Offset, offset: Offset) -> Option<u32> {
-    offset.0.checked_sub(base.0).and_then(|delta| i32::try_from(delta).ok()?.try_into().ok())
+    offset
+        .0
+        .checked_sub(base.0)
+        .and_then(|delta| i32::try_from(delta).ok()?.try_into().ok())
 }
 
 #[cfg(test)]
@@ -184,9 +202,10 @@ mod tests {
     #[test]
     fn a_look_up_never_lands_beyond_the_batch() {
         let index = offsets();
-        assert_eq!([0, 9, 10, 18, 19, 20, 38, 39, 400].map(|at| index.floor(at)), [
-            0, 0, 0, 0, 4_200, 4_200, 4_200, 9_000, 9_000
-        ]);
+        assert_eq!(
+            [0, 9, 10, 18, 19, 20, 38, 39, 400].map(|at| index.floor(at)),
+            [0, 0, 0, 0, 4_200, 4_200, 4_200, 9_000, 9_000]
+        );
     }
 
     #[test]
@@ -202,7 +221,10 @@ mod tests {
     fn files_read_back_and_wrong_ones_are_refused() {
         let index = offsets();
         assert_eq!(index.encode()[8..16], [0, 0, 0, 19, 0, 0, 0x10, 0x68]);
-        assert_eq!(OffsetIndex::decode(&index.encode(), 9_001), Some(index.clone()));
+        assert_eq!(
+            OffsetIndex::decode(&index.encode(), 9_001),
+            Some(index.clone())
+        );
         assert_eq!(OffsetIndex::decode(&index.encode(), 9_000), None);
         assert_eq!(OffsetIndex::decode(&index.encode()[1..], 9_001), None);
         assert_eq!(OffsetIndex::decode(&[0; 16], 9_001), None);
@@ -213,6 +235,9 @@ mod tests {
         assert_eq!(times.len_bytes(), 24);
         assert_eq!(TimeIndex::decode(&times.encode(), 13), Some(times.clone()));
         assert_eq!(TimeIndex::decode(&times.encode(), 12), None);
-        assert_eq!([99, 100, 101, 300, 301].map(|at| times.floor(Timestamp(at))), [0, 0, 4, 4, 12]);
+        assert_eq!(
+            [99, 100, 101, 300, 301].map(|at| times.floor(Timestamp(at))),
+            [0, 0, 4, 4, 12]
+        );
     }
 }

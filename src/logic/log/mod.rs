@@ -84,7 +84,13 @@ impl Log {
     pub fn new(id: PartitionId, config: Config, now_ms: i64) -> Self {
         let first = Segment::new(Offset(0), now_ms);
         let segments = BTreeMap::from([(first.base, first)]);
-        Self { id, config, segments, log_start: Offset(0), epochs: Epochs::default() }
+        Self {
+            id,
+            config,
+            segments,
+            log_start: Offset(0),
+            epochs: Epochs::default(),
+        }
     }
 
     /// A log found on disk. `segments` are in order and not empty.
@@ -97,8 +103,17 @@ impl Log {
     ) -> Self {
         assert!(!segments.is_empty(), "a log has at least one segment");
         let segments: BTreeMap<_, _> = segments.into_iter().map(|at| (at.base, at)).collect();
-        let mut log = Self { id, config, segments, log_start, epochs };
-        let first = log.segments.first_key_value().map_or(log_start, |(base, _)| *base);
+        let mut log = Self {
+            id,
+            config,
+            segments,
+            log_start,
+            epochs,
+        };
+        let first = log
+            .segments
+            .first_key_value()
+            .map_or(log_start, |(base, _)| *base);
         log.log_start = log_start.max(first).min(log.log_end());
         log
     }
@@ -164,12 +179,18 @@ impl Log {
 
     /// Bytes of all segments.
     pub fn size_bytes(&self) -> u64 {
-        self.segments.values().map(|segment| u64::from(segment.size)).sum()
+        self.segments
+            .values()
+            .map(|segment| u64::from(segment.size))
+            .sum()
     }
 
     /// Places a batch at the end, rolling to a new segment first when the active one is full.
     pub fn append(&mut self, now_ms: i64, batch: &BatchHeader) -> Placed {
-        assert!(batch.base_offset >= self.log_end(), "an append below the log's end");
+        assert!(
+            batch.base_offset >= self.log_end(),
+            "an append below the log's end"
+        );
         self.epochs.begin(batch.leader_epoch, batch.base_offset);
         let config = self.config;
         let jitter_ms = self.jitter_ms();
@@ -179,12 +200,22 @@ impl Log {
         }
         let active = self.active_mut();
         let position = active.push(now_ms, batch, &config);
-        Placed { sealed, segment: active.base, position }
+        Placed {
+            sealed,
+            segment: active.base,
+            position,
+        }
     }
 
     /// Adds a batch where an earlier [`Log::append`] had placed it, as recovery does. `false` when it
     /// does not follow what is there.
-    pub fn replay(&mut self, now_ms: i64, batch: &BatchHeader, segment: Offset, position: u32) -> bool {
+    pub fn replay(
+        &mut self,
+        now_ms: i64,
+        batch: &BatchHeader,
+        segment: Offset,
+        position: u32,
+    ) -> bool {
         let active = self.active();
         let rolls = segment != active.base;
         let follows = batch.base_offset >= active.end
@@ -229,12 +260,20 @@ impl Log {
         if offset >= segment.end {
             // A gap left by deletion or compaction: the next segment's first batch follows.
             let (next, _) = self.segments.range(offset..).next()?;
-            return Some(Located { segment: *next, position: 0, unindexed: false });
+            return Some(Located {
+                segment: *next,
+                position: 0,
+                unindexed: false,
+            });
         }
         let relative = index::relative(*base, offset)?;
         let position = segment.offsets.floor(relative);
         let unindexed = segment.indexed_from > 0 && position < segment.indexed_from;
-        Some(Located { segment: *base, position, unindexed })
+        Some(Located {
+            segment: *base,
+            position,
+            unindexed,
+        })
     }
 
     /// Moves the log's start up. Returns the segments that now lie wholly below it and are gone from
@@ -245,9 +284,16 @@ impl Log {
         self.epochs.trim(self.log_start);
         let active = self.active().base;
         let below = |segment: &Segment| segment.base < active && segment.end <= self.log_start;
-        let bases: Vec<Offset> =
-            self.segments.values().take_while(|at| below(at)).map(|at| at.base).collect();
-        bases.into_iter().filter_map(|base| self.segments.remove(&base)).collect()
+        let bases: Vec<Offset> = self
+            .segments
+            .values()
+            .take_while(|at| below(at))
+            .map(|at| at.base)
+            .collect();
+        bases
+            .into_iter()
+            .filter_map(|base| self.segments.remove(&base))
+            .collect()
     }
 
     fn active_mut(&mut self) -> &mut Segment {
@@ -280,9 +326,15 @@ mod tests {
     use crate::log::samples::header;
 
     fn log() -> Log {
-        let config =
-            Config { segment_bytes: 1_000, index_interval_bytes: 150, ..Config::default() };
-        let id = PartitionId { topic: TopicId([7; 16]), index: 3 };
+        let config = Config {
+            segment_bytes: 1_000,
+            index_interval_bytes: 150,
+            ..Config::default()
+        };
+        let id = PartitionId {
+            topic: TopicId([7; 16]),
+            index: 3,
+        };
         let mut log = Log::new(id, config, 0);
         for at in 0..25 {
             log.append(0, &header(at * 10, 10, at, 100));
@@ -293,7 +345,10 @@ mod tests {
     #[test]
     fn segments_follow_each_other_without_holes() {
         let log = log();
-        let shape: Vec<_> = log.segments().map(|at| (at.base.0, at.end.0, at.size)).collect();
+        let shape: Vec<_> = log
+            .segments()
+            .map(|at| (at.base.0, at.end.0, at.size))
+            .collect();
         assert_eq!(shape, [(0, 100, 1_000), (100, 200, 1_000), (200, 250, 500)]);
         assert_eq!(log.log_end(), Offset(250));
     }
@@ -316,12 +371,19 @@ mod tests {
     fn the_log_start_never_falls_and_takes_whole_segments_along() {
         let mut log = log();
         assert!(log.set_log_start(Offset(99)).is_empty());
-        let gone: Vec<_> = log.set_log_start(Offset(205)).iter().map(|at| at.base.0).collect();
+        let gone: Vec<_> = log
+            .set_log_start(Offset(205))
+            .iter()
+            .map(|at| at.base.0)
+            .collect();
         assert_eq!(gone, [0, 100]);
         log.set_log_start(Offset(3));
         assert_eq!(log.log_start(), Offset(205));
         assert_eq!(log.locate(Offset(204)), None);
-        assert!(log.set_log_start(Offset(250)).is_empty(), "the active segment stays");
+        assert!(
+            log.set_log_start(Offset(250)).is_empty(),
+            "the active segment stays"
+        );
         assert_eq!(log.log_end(), Offset(250));
     }
 
@@ -329,13 +391,19 @@ mod tests {
     fn a_leader_epoch_begins_at_the_end_even_without_records() {
         let mut log = log();
         log.start_epoch(LeaderEpoch(3));
-        assert_eq!(log.epochs().starts().last(), Some(&(LeaderEpoch(3), Offset(250))));
+        assert_eq!(
+            log.epochs().starts().last(),
+            Some(&(LeaderEpoch(3), Offset(250)))
+        );
     }
 
     #[test]
     fn jitter_is_within_its_bound_and_repeats() {
         let mut log = log();
-        log.configure(Config { segment_jitter_ms: 50, ..*log.config() });
+        log.configure(Config {
+            segment_jitter_ms: 50,
+            ..*log.config()
+        });
         assert!((0..50).contains(&log.jitter_ms()));
         assert_eq!(log.jitter_ms(), log.jitter_ms());
     }

@@ -50,7 +50,10 @@ impl Segment {
             size: 0,
             created_ms,
             first_timestamp: None,
-            max_timestamp: Some(MaxTimestamp { timestamp: Timestamp(-1), batch_end: base }),
+            max_timestamp: Some(MaxTimestamp {
+                timestamp: Timestamp(-1),
+                batch_end: base,
+            }),
             offsets: OffsetIndex::default(),
             times: TimeIndex::default(),
             indexed_from: 0,
@@ -89,14 +92,21 @@ impl Segment {
     /// Whether the next batch belongs into a new segment: full by bytes, age or index, or too far
     /// from the base for Kafka's index format. Timestamps later than the clock count as the clock's,
     /// so that a record from the future neither pins a segment nor rolls each batch.
-    pub fn must_roll(&self, now_ms: i64, batch: &BatchHeader, jitter_ms: i64, config: &Config) -> bool {
+    pub fn must_roll(
+        &self,
+        now_ms: i64,
+        batch: &BatchHeader,
+        jitter_ms: i64,
+        config: &Config,
+    ) -> bool {
         if self.size == 0 {
             return relative(self.base, batch.last_offset()).is_none();
         }
-        let by_bytes = u64::from(self.size) + u64::from(batch.len) > u64::from(config.segment_bytes);
-        let by_record = self
-            .first_timestamp
-            .map_or(0, |first| batch.max_timestamp.0.min(now_ms).saturating_sub(first.0));
+        let by_bytes =
+            u64::from(self.size) + u64::from(batch.len) > u64::from(config.segment_bytes);
+        let by_record = self.first_timestamp.map_or(0, |first| {
+            batch.max_timestamp.0.min(now_ms).saturating_sub(first.0)
+        });
         let age_ms = now_ms.saturating_sub(self.created_ms).max(by_record);
         let index_max = config.segment_index_bytes as usize;
         by_bytes
@@ -121,7 +131,10 @@ impl Segment {
         if let Some(max) = &mut self.max_timestamp
             && batch.max_timestamp > max.timestamp
         {
-            *max = MaxTimestamp { timestamp: batch.max_timestamp, batch_end: batch.last_offset() };
+            *max = MaxTimestamp {
+                timestamp: batch.max_timestamp,
+                batch_end: batch.last_offset(),
+            };
         }
         if self.since_entry > config.index_interval_bytes {
             self.offsets.push(last, position);
@@ -149,7 +162,12 @@ impl Segment {
 
     /// Takes indexes read from files or rebuilt; they cover the segment up to where this one's own
     /// begin, which are added to them.
-    pub fn install(&mut self, mut offsets: OffsetIndex, mut times: TimeIndex, max: Option<MaxTimestamp>) {
+    pub fn install(
+        &mut self,
+        mut offsets: OffsetIndex,
+        mut times: TimeIndex,
+        max: Option<MaxTimestamp>,
+    ) {
         for entry in self.offsets.entries() {
             offsets.push(entry.relative, entry.position);
         }
@@ -176,11 +194,16 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use crate::log::samples::header;
+    use alloc::vec::Vec;
 
     fn config() -> Config {
-        Config { segment_bytes: 1_000, segment_ms: 500, index_interval_bytes: 150, ..Config::default() }
+        Config {
+            segment_bytes: 1_000,
+            segment_ms: 500,
+            index_interval_bytes: 150,
+            ..Config::default()
+        }
     }
 
     #[test]
@@ -223,11 +246,17 @@ mod tests {
         for at in 0..6 {
             segment.push(0, &header(50 + at * 10, 10, 1_000 + at, 100), &config());
         }
-        let entries: Vec<_> =
-            segment.offsets.entries().iter().map(|e| (e.relative, e.position)).collect();
+        let entries: Vec<_> = segment
+            .offsets
+            .entries()
+            .iter()
+            .map(|e| (e.relative, e.position))
+            .collect();
         assert_eq!(entries, [(29, 200), (49, 400)]);
         segment.seal();
-        assert_eq!(segment.times.last().map(|e| (e.timestamp.0, e.relative)), Some((1_005, 59)));
+        assert_eq!(
+            segment.times.last().map(|e| (e.timestamp.0, e.relative)),
+            Some((1_005, 59))
+        );
     }
-
 }
