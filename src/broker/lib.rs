@@ -2,4 +2,7 @@
 //! I/O. Decides nothing that a pure machine could decide.
 #![forbid(unsafe_code)]
 
+pub mod command;
 pub mod config;
+pub mod data_dir;
+pub mod start_error;
