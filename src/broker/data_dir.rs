@@ -247,7 +247,7 @@ fn write_meta(path: &Path, name: &str, identity: &Identity) -> Result<(), DataDi
     let mut file = File::create(&new).map_err(failed("create", &new))?;
     file.write_all(identity.encode().as_bytes())
         .and_then(|()| file.sync_all())
-        .map_err(failed("write", &new))?;
+        .map_err(failed("write to", path))?;
     let to = path.join(name);
     fs::rename(&new, &to).map_err(failed("write", &to))?;
     File::open(path)

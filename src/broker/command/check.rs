@@ -138,9 +138,10 @@ fn disk(settings: &Settings, directory: &Path) -> Vec<Finding> {
     let failed = |subject, error: std::io::Error| Finding {
         subject,
         found: format!("{}: {error}", directory.display()),
-        verdict: Verdict::CannotRun(
-            "choose a directory that this user can write with --data".into(),
-        ),
+        verdict: Verdict::CannotRun(match error.kind() {
+            std::io::ErrorKind::StorageFull => "free space there, or use --data".to_owned(),
+            _ => "choose a directory that this user can write with --data".to_owned(),
+        }),
     };
     let mut findings = Vec::new();
     findings.push(match machine::file_system(directory) {

@@ -99,7 +99,6 @@ impl Machine {
         if version.is_some_and(|version| version < KERNEL_LEAST) {
             return Err(StartError::Other(kernel_remedy(&release)));
         }
-        reactor::probe::uring_available().map_err(StartError::Uring)?;
         let open_files = raise_open_files();
         let need = open_files_need(shards);
         if open_files < need {
@@ -114,6 +113,8 @@ impl Machine {
             };
             return Err(StartError::LockedMemory { need, had });
         }
+        // After the memory, since a ring that gets none says less about how much is needed.
+        reactor::probe::uring_available().map_err(StartError::Uring)?;
         let path = data_dir.path();
         let failed = |error| StartError::storage(path, error);
         let file_system = file_system(path).map_err(failed)?;
@@ -341,13 +342,15 @@ pub fn locked_memory() -> LockedMemory {
 }
 
 /// Locked memory for so many shards with rings of so many entries. Measured: 16 KiB a ring at 128
-/// entries, 113 at 1024, 400 at 4096; an executor has three small rings beside the shard's own, and
-/// registers 512 KiB of buffers if it may.
+/// entries, 113 at 1024, 400 at 4096; an executor has three small rings beside the shard's own,
+/// refuses to start where fewer than 512 KiB are allowed, and registers as much in buffers if it may.
 pub fn locked_memory_need(shards: u64, ring_entries: u32) -> LockedMemoryNeed {
+    const EXECUTOR_LEAST: u64 = 512 << 10;
     let ring = |entries: u64| 2048 + 112 * entries;
+    let rings = shards * (3 * ring(128) + ring(u64::from(ring_entries)));
     LockedMemoryNeed {
-        rings: shards * (3 * ring(128) + ring(u64::from(ring_entries))),
-        buffers: shards * (512 << 10),
+        rings: rings.max(EXECUTOR_LEAST),
+        buffers: shards * EXECUTOR_LEAST,
     }
 }
 
@@ -444,6 +447,7 @@ mod tests {
     fn a_limit_below_the_need_is_seen_and_none_suffices() {
         let need = locked_memory_need(2, 1024);
         assert!(!LockedMemory::Limited(64 << 10).allows(need.rings));
+        assert!(!LockedMemory::Limited(511 << 10).allows(locked_memory_need(1, 64).rings));
         assert!(LockedMemory::Limited(8 << 20).allows(need.total()));
         assert!(LockedMemory::Unlimited.allows(u64::MAX));
         assert!(
