@@ -20,8 +20,8 @@ const KAFKA_META: &str = "meta.properties";
 /// What may lie in a directory that nobody has used yet: what a start that was cut short leaves
 /// behind, and what a file system puts into its root.
 const HARMLESS: [&str; 3] = [LOCK, META_NEW, "lost+found"];
-/// Names of this program's short-lived probes begin so.
-pub(crate) const PROBE_PREFIX: &str = ".corelog-probe-";
+/// What `reactor::probe` calls the files it tries things on begins so.
+const PROBE_PREFIX: &str = ".corelog-probe-";
 
 /// Who a data directory belongs to. Made once, at its first use, and never changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,19 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+
+pub mod serve;
+
+pub mod net;
+
+pub mod api;
+
+pub mod shard;
+
+pub mod storage;
+
+pub mod consensus;
+
 pub mod config;
 pub mod data_dir;
 pub mod start_error;

@@ -5,6 +5,8 @@ extern crate alloc;
 
 pub mod ids;
 
+pub mod log;
+
 pub mod cluster;
 
 pub mod partition;

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -21,6 +21,9 @@ use crate::ring::Ring;
 const VECTORS_MAX: usize = 1024;
 /// Bytes that one read-ahead operation asks for.
 const READ_AHEAD_STEP: usize = 512 << 10;
+
+/// cachestat(2), the same number on every architecture; libc does not name it.
+pub(crate) const SYS_CACHESTAT: libc::c_long = 451;
 
 /// A file written without the page cache, where the file system can. Clones are the same file.
 #[derive(Clone)]
@@ -99,7 +102,7 @@ impl DirectFile {
     ) -> io::Result<(usize, Vec<Bytes>)> {
         let write = Write::new(self.file.clone(), buffers, position);
         let operation = self.ring.submit(write, Write::entry);
-        let (written, write) = operation.await.into_result()?;
+        let (written, mut write) = operation.await.into_result()?;
         Ok((written, write.rest(written)?))
     }
 
@@ -111,7 +114,7 @@ impl DirectFile {
         let (write, flush) = self
             .ring
             .submit_linked((write, Write::entry), (flush, flush_entry));
-        let (written, write) = write.await.into_result()?;
+        let (written, mut write) = write.await.into_result()?;
         let flushed = flush.await.into_result();
         let rest = write.rest(written)?;
         if rest.is_empty() {
@@ -155,8 +158,20 @@ impl DirectFile {
 
     /// The file's length in bytes.
     pub fn len(&self) -> io::Result<u64> {
-        let file = File::from(self.file.try_clone()?);
-        Ok(file.metadata()?.len())
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: fstat writes the structure, which lives here, when it succeeds.
+        let stat = unsafe {
+            if libc::fstat(self.file.as_raw_fd(), stat.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            stat.assume_init()
+        };
+        Ok(u64::try_from(stat.st_size).unwrap_or_default())
+    }
+
+    /// Whether the file holds nothing.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
     }
 }
 
@@ -214,16 +229,21 @@ impl Write {
         .build()
     }
 
-    /// What is left to write after `written` bytes.
-    fn rest(self: Box<Self>, written: usize) -> io::Result<Vec<Bytes>> {
+    /// The kernel was to write what was submitted: a buffer that changed meanwhile is our fault.
+    fn check_unchanged(&self) {
         #[cfg(debug_assertions)]
         assert_eq!(
             checksum(&self.buffers),
             self.checksum,
             "a buffer changed during its write"
         );
+    }
+
+    /// What is left to write after `written` bytes.
+    fn rest(&mut self, written: usize) -> io::Result<Vec<Bytes>> {
+        self.check_unchanged();
         let mut left = written;
-        let mut rest = self.buffers;
+        let mut rest = std::mem::take(&mut self.buffers);
         let whole = rest.iter().take_while(|buffer| {
             let done = buffer.len() <= left;
             if done {
@@ -235,11 +255,22 @@ impl Write {
         rest.drain(..whole);
         if let Some(first) = rest.first_mut() {
             if !left.is_multiple_of(ALIGNMENT) || (left == 0 && whole == 0) {
-                return Err(io::Error::from(io::ErrorKind::WriteZero));
+                let problem = format!("{written} bytes of a write arrived: not whole blocks");
+                return Err(io::Error::new(io::ErrorKind::WriteZero, problem));
             }
             first.advance(left);
         }
         Ok(rest)
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Write {
+    fn drop(&mut self) {
+        // Also when nobody waited for the outcome.
+        if !self.buffers.is_empty() && !std::thread::panicking() {
+            self.check_unchanged();
+        }
     }
 }
 
@@ -269,32 +300,39 @@ impl Keep {
 }
 
 async fn read(ring: &Rc<Ring>, file: Keep, position: u64, len: usize) -> io::Result<Bytes> {
-    let capacity = len.max(1);
-    let operation = ring.submit((file, AlignedBuf::new(capacity)), |(file, buffer)| {
-        let len = u32::try_from(len).expect("a read is shorter than 4 GiB");
+    let buffer = AlignedBuf::new(len.max(1));
+    let (done, buffer) = read_into(ring, file, position, len, buffer).await?;
+    Ok(buffer.freeze().slice(..done))
+}
+
+/// Reads at most `len` bytes and at most what `buffer` holds; says how many.
+async fn read_into(
+    ring: &Rc<Ring>,
+    file: Keep,
+    position: u64,
+    len: usize,
+    buffer: AlignedBuf,
+) -> io::Result<(usize, AlignedBuf)> {
+    let operation = ring.submit((file, buffer), |(file, buffer)| {
+        let len = u32::try_from(len.min(buffer.len())).unwrap_or(u32::MAX);
         opcode::Read::new(types::Fd(file.fd()), buffer.as_mut_ptr(), len)
             .offset(position)
             .build()
     });
     let (done, kept) = operation.await.into_result()?;
     let (_, buffer) = *kept;
-    Ok(buffer.freeze().slice(..done))
+    Ok((done, buffer))
 }
 
 async fn open(ring: &Rc<Ring>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let path = c_path(path)?;
-    let operation = ring.submit(path, |path| {
+    ring.open(path, |path| {
         opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
             .flags(flags)
             .mode(0o644)
             .build()
-    });
-    let completed = operation.await;
-    if completed.result < 0 {
-        return Err(io::Error::from_raw_os_error(-completed.result));
-    }
-    // SAFETY: the kernel has just opened it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(completed.result) })
+    })
+    .await
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {
@@ -393,7 +431,6 @@ impl PageFile {
 
     /// cachestat(2), from kernel 6.5 on.
     fn cached_pages(&self, position: u64, len: usize) -> Option<u64> {
-        const SYS_CACHESTAT: libc::c_long = 451;
         let range = [position, len as u64];
         // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted
         let mut counts = [0_u64; 5];
@@ -424,19 +461,30 @@ impl PageFile {
         })
     }
 
-    /// Brings bytes into the page cache without holding up the executor.
-    pub async fn read_ahead(&self, reactor: &Reactor, position: u64, len: usize) -> io::Result<()> {
-        let mut at = position;
+    /// Brings bytes into the page cache without holding up the executor, on whose thread this must
+    /// be called: the kernel is told of the whole range, then waited for piece by piece.
+    pub async fn read_ahead(&self, position: u64, len: usize) -> io::Result<()> {
+        let ring = crate::ring::current();
+        let advise = ring.submit(self.file.clone(), |file| {
+            let len = i64::try_from(len).unwrap_or(i64::MAX);
+            opcode::Fadvise::new(types::Fd(file.as_raw_fd()), len, libc::POSIX_FADV_WILLNEED)
+                .offset(position)
+                .build()
+        });
+        // Only a hint: its failure shows in the reads.
+        drop(advise);
         let end = position + len as u64;
+        let mut at = position;
+        let mut scratch = AlignedBuf::new(len.clamp(1, READ_AHEAD_STEP));
         while at < end {
-            let step = usize::try_from(end - at)
-                .unwrap_or(usize::MAX)
-                .min(READ_AHEAD_STEP);
-            let read = self.read_at(reactor, at, step).await?;
-            if read.is_empty() {
-                return Ok(());
+            let step = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let (done, back) =
+                read_into(&ring, Keep::Shared(self.file.clone()), at, step, scratch).await?;
+            if done == 0 {
+                break;
             }
-            at += read.len() as u64;
+            at += done as u64;
+            scratch = back;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod ring;
 
 pub mod buffer;
 pub mod file;
+pub mod local;
 pub mod mailbox;
 pub mod probe;
 pub mod socket;

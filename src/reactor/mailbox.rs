@@ -1,16 +1,16 @@
 //! Messages between threads: many senders, one receiver that lives on an executor. Knows nothing of
 //! what is sent.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use crate::executor::Reactor;
-use crate::ring::{Alarm, Listening};
+use crate::ring::{Bell, Listening};
 
-/// The message that did not fit, given back.
+/// The message that did not fit, given back. A mailbox whose receiver is gone is full for ever, see
+/// [`Sender::is_closed`].
 pub struct Full<T>(pub T);
 
 /// The sending side; clone it for each sender.
@@ -20,7 +20,8 @@ pub struct Sender<T> {
 
 /// The receiving side, before it has a reactor to be woken on.
 pub struct Receiver<T> {
-    shared: Arc<Shared<T>>,
+    /// `None` once bound.
+    shared: Option<Arc<Shared<T>>>,
 }
 
 /// The receiving side on its reactor.
@@ -36,19 +37,22 @@ struct Shared<T> {
 }
 
 struct State<T> {
-    queue: VecDeque<T>,
+    queue: Vec<T>,
     /// The receiver saw an empty queue and must be woken. Set and cleared under the lock, so a
     /// message is either seen or wakes, and one sleep costs one system call.
     asleep: bool,
-    alarm: Option<Arc<Alarm>>,
+    bell: Option<Arc<Bell>>,
+    /// The receiver is gone.
+    closed: bool,
 }
 
 /// A mailbox for `capacity` messages.
 pub fn mailbox<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let state = State {
-        queue: VecDeque::new(),
+        queue: Vec::new(),
         asleep: false,
-        alarm: None,
+        bell: None,
+        closed: false,
     };
     let senders = AtomicUsize::new(1);
     let shared = Arc::new(Shared {
@@ -60,7 +64,9 @@ pub fn mailbox<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         Sender {
             shared: shared.clone(),
         },
-        Receiver { shared },
+        Receiver {
+            shared: Some(shared),
+        },
     )
 }
 
@@ -70,25 +76,60 @@ impl<T> Shared<T> {
     }
 }
 
+impl<T> State<T> {
+    /// What to ring after messages were put in.
+    fn alarm(&mut self) -> Option<Arc<Bell>> {
+        if std::mem::take(&mut self.asleep) {
+            self.bell.clone()
+        } else {
+            None
+        }
+    }
+}
+
 impl<T> Sender<T> {
     /// Puts a message in, or gives it back when the mailbox is full.
     pub fn try_send(&self, message: T) -> Result<(), Full<T>> {
-        let alarm = {
+        let bell = {
             let mut state = self.shared.lock();
-            if state.queue.len() >= self.shared.capacity {
+            if state.closed || state.queue.len() >= self.shared.capacity {
                 return Err(Full(message));
             }
-            state.queue.push_back(message);
-            if std::mem::take(&mut state.asleep) {
-                state.alarm.clone()
-            } else {
-                None
-            }
+            state.queue.push(message);
+            state.alarm()
         };
-        if let Some(alarm) = alarm {
-            alarm.ring();
+        if let Some(bell) = bell {
+            bell.ring();
         }
         Ok(())
+    }
+
+    /// Moves messages from the front of `messages` into the mailbox, as many as fit, and says how
+    /// many. One lock and at most one system call for all of them.
+    pub fn send_all(&self, messages: &mut Vec<T>) -> usize {
+        let (sent, bell) = {
+            let mut state = self.shared.lock();
+            let room = self.shared.capacity.saturating_sub(state.queue.len());
+            let sent = if state.closed {
+                0
+            } else {
+                room.min(messages.len())
+            };
+            if sent == 0 {
+                return 0;
+            }
+            state.queue.extend(messages.drain(..sent));
+            (sent, state.alarm())
+        };
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+        sent
+    }
+
+    /// Whether the receiver is gone: nothing will ever be received again.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().closed
     }
 }
 
@@ -104,28 +145,53 @@ impl<T> Clone for Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let alarm = self.shared.lock().alarm.clone();
-            if let Some(alarm) = alarm {
-                alarm.ring();
+            let bell = self.shared.lock().bell.clone();
+            if let Some(bell) = bell {
+                bell.ring();
             }
         }
     }
 }
 
+impl<T> Shared<T> {
+    fn close(&self) {
+        let left = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.queue)
+        };
+        // Dropped outside the lock: a message may own a sender.
+        drop(left);
+    }
+}
+
 impl<T> Receiver<T> {
     /// Receives on this reactor's thread from now on.
-    pub fn bind(self, reactor: &Reactor) -> Bound<T> {
-        self.shared.lock().alarm = Some(reactor.ring().alarm());
-        Bound {
-            shared: self.shared,
-            listening: reactor.ring().listen(),
+    pub fn bind(mut self, reactor: &Reactor) -> Bound<T> {
+        let listening = reactor.ring().listen();
+        let shared = self.shared.take().expect("a receiver is bound once");
+        shared.lock().bell = Some(listening.bell());
+        Bound { shared, listening }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.close();
         }
     }
 }
 
+impl<T> Drop for Bound<T> {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
 impl<T> Bound<T> {
-    /// Waits for messages and moves all of them to `into`. False when every sender is gone and
-    /// nothing is left.
+    /// Waits for messages and moves all of them to the end of `into`. False when every sender is
+    /// gone and nothing is left. Dropping the future loses nothing.
     pub async fn recv_all(&mut self, into: &mut Vec<T>) -> bool {
         poll_fn(|context| self.poll_all(context.waker(), into)).await
     }
@@ -133,13 +199,18 @@ impl<T> Bound<T> {
     fn poll_all(&self, waker: &Waker, into: &mut Vec<T>) -> Poll<bool> {
         let mut state = self.shared.lock();
         if !state.queue.is_empty() {
-            into.extend(state.queue.drain(..));
+            // The whole batch changes hands; the senders go on in the emptied vector.
+            if into.is_empty() {
+                std::mem::swap(into, &mut state.queue);
+            } else {
+                into.append(&mut state.queue);
+            }
             return Poll::Ready(true);
         }
         if self.shared.senders.load(Ordering::Acquire) == 0 {
             return Poll::Ready(false);
         }
-        // Registered before the flag is seen by a sender, both under the lock.
+        // Registered before a sender sees the flag, both under the lock.
         self.listening.register(waker);
         state.asleep = true;
         Poll::Pending

@@ -15,7 +15,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, squeue};
 
@@ -25,10 +27,17 @@ use buffers::Buffers;
 const COMPLETIONS_PER_SUBMISSION: u32 = 4;
 /// Completions taken from the ring before their tasks are woken.
 const DRAIN_BATCH: usize = 64;
+/// How long tasks may feed each other through this ring before glommio must look at its own: until
+/// it does, no timer fires. Its preemption timer would allow 100 ms, and cannot be shortened safely.
+const TURN_MAX: Duration = Duration::from_millis(1);
+/// Times that a full ring is retried before it is taken for broken.
+const FULL_RETRIES_MAX: usize = 100_000;
 
 /// Wakes an executor from any thread.
 pub(crate) struct Alarm {
     event: OwnedFd,
+    /// The executor looks at its bells without being woken.
+    spinning: AtomicBool,
 }
 
 impl Alarm {
@@ -42,7 +51,10 @@ impl Alarm {
             }
             OwnedFd::from_raw_fd(event)
         };
-        Ok(Self { event })
+        Ok(Self {
+            event,
+            spinning: AtomicBool::new(false),
+        })
     }
 
     /// Wakes the executor. Never blocks: the counter would have to reach 2^64-1.
@@ -59,15 +71,44 @@ impl Alarm {
     }
 }
 
-/// A place for the waker of a task that waits for the alarm.
+/// One thing to wait for that other threads may cause: a flag of its own on the shared alarm, so
+/// that only its task is woken, and a busy executor sees it without a system call.
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    alarm: Arc<Alarm>,
+}
+
+impl Bell {
+    /// Wakes the task that waits for this bell.
+    pub(crate) fn ring(&self) {
+        // Either this sees `spinning` fall, or the spinner, which looks at the bells once more
+        // after it, sees this: both orders are sequentially consistent.
+        self.rung.store(true, Ordering::SeqCst);
+        if !self.alarm.spinning.load(Ordering::SeqCst) {
+            self.alarm.ring();
+        }
+    }
+}
+
+/// A place for the waker of a task that waits for a bell.
 pub(crate) struct Listening {
-    waker: Rc<RefCell<Option<Waker>>>,
+    listener: Rc<Listener>,
+}
+
+struct Listener {
+    bell: Arc<Bell>,
+    waker: RefCell<Option<Waker>>,
 }
 
 impl Listening {
-    /// Wakes this task at the next alarm.
+    /// Wakes this task when the bell is rung.
     pub(crate) fn register(&self, waker: &Waker) {
-        *self.waker.borrow_mut() = Some(waker.clone());
+        *self.listener.waker.borrow_mut() = Some(waker.clone());
+    }
+
+    /// What other threads ring.
+    pub(crate) fn bell(&self) -> Arc<Bell> {
+        self.listener.bell.clone()
     }
 }
 
@@ -96,12 +137,26 @@ enum Slot {
         kept: Box<dyn Any>,
         waker: Option<Waker>,
         abandoned: bool,
+        /// The result is a file descriptor.
+        opens: bool,
     },
     Landed {
         kept: Box<dyn Any>,
         result: i32,
         flags: u32,
+        opens: bool,
     },
+}
+
+/// A completion that nobody took: what it carries is given back.
+fn discard(buffers: &RefCell<Buffers>, result: i32, flags: u32, opens: bool) {
+    if let Some(buffer) = cqueue::buffer_select(flags) {
+        buffers.borrow_mut().give_back(buffer);
+    }
+    if opens && result >= 0 {
+        // SAFETY: the kernel has just opened it, and nobody else was told its number.
+        drop(unsafe { OwnedFd::from_raw_fd(result) });
+    }
 }
 
 struct Slots {
@@ -119,15 +174,33 @@ pub(crate) struct Ring {
     flusher: RefCell<Option<Waker>>,
     flying: Cell<usize>,
     alarm: Arc<Alarm>,
-    listeners: RefCell<Vec<Weak<RefCell<Option<Waker>>>>>,
+    listeners: RefCell<Vec<Weak<Listener>>>,
+    /// When glommio last looked at its own rings, as far as is known here.
+    turned: Cell<Instant>,
+    /// Tasks that yielded until glommio has looked at its own rings.
+    yielded: RefCell<Vec<Waker>>,
+    activity: Cell<u64>,
+    spinner: RefCell<Option<Waker>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Weak<Ring>> = const { RefCell::new(Weak::new()) };
+}
+
+/// The ring of the executor on this thread.
+pub(crate) fn current() -> Rc<Ring> {
+    let ring = CURRENT.with(|current| current.borrow().upgrade());
+    ring.expect("called on an executor that `start` made")
 }
 
 impl Ring {
-    /// Makes the ring and its two tasks on the current executor.
-    pub(crate) fn new(entries: u32) -> io::Result<Rc<Self>> {
+    /// Makes the ring and its tasks on the current executor.
+    pub(crate) fn new(entries: u32, spin: Option<Duration>) -> io::Result<Rc<Self>> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_taskrun_flag()
             .setup_cqsize(entries * COMPLETIONS_PER_SUBMISSION)
             .build(entries)?;
         let alarm = Arc::new(Alarm::new()?);
@@ -147,54 +220,152 @@ impl Ring {
             flying: Cell::new(0),
             alarm,
             listeners: RefCell::default(),
+            turned: Cell::new(Instant::now()),
+            yielded: RefCell::default(),
+            activity: Cell::new(0),
+            spinner: RefCell::default(),
         });
+        CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&ring));
         let flushing = ring.clone();
-        crate::spawn(async move {
-            loop {
-                flushing.until_dirty().await;
-                flushing.enter();
-                flushing.land();
-                if flushing.dirty.get() {
-                    crate::yield_now().await;
-                }
-            }
-        });
+        crate::spawn(async move { flushing.flush_each_turn().await });
         let waking = ring.clone();
+        if let Some(window) = spin {
+            let spinning = ring.clone();
+            crate::spawn(async move { spinning.spin_after_activity(window).await });
+        }
         let event = ring.alarm.event.try_clone()?;
         crate::spawn(async move { waking.wake_on_alarm(event).await });
         Ok(ring)
     }
 
-    pub(crate) fn alarm(&self) -> Arc<Alarm> {
-        self.alarm.clone()
-    }
-
     pub(crate) fn listen(&self) -> Listening {
-        let waker = Rc::default();
-        self.listeners.borrow_mut().push(Rc::downgrade(&waker));
-        Listening { waker }
+        let bell = Arc::new(Bell {
+            rung: AtomicBool::new(false),
+            alarm: self.alarm.clone(),
+        });
+        let listener = Rc::new(Listener {
+            bell,
+            waker: RefCell::default(),
+        });
+        self.listeners.borrow_mut().push(Rc::downgrade(&listener));
+        Listening { listener }
     }
 
-    async fn wake_on_alarm(self: Rc<Self>, event: OwnedFd) {
+    async fn flush_each_turn(&self) {
+        loop {
+            self.until_dirty().await;
+            self.enter();
+            if self.turned.get().elapsed() < TURN_MAX {
+                self.land();
+            }
+            // Otherwise the completions wait for the alarm, which the kernel has rung for them: the
+            // tasks run dry and glommio gets its turn.
+            self.answer_bells();
+            if self.dirty.get() {
+                glommio::executor().yield_task_queue_now().await;
+            }
+        }
+    }
+
+    async fn wake_on_alarm(&self, event: OwnedFd) {
         use std::os::fd::IntoRawFd;
         // SAFETY: the descriptor is handed over; glommio closes it.
         let event = unsafe { glommio::io::BufferedFile::from_raw_fd(event.into_raw_fd()) };
         loop {
             event.read_at(0, 8).await.expect("an eventfd can be read");
+            self.turned.set(Instant::now());
             if self.flying.get() > 0 {
                 self.enter();
                 self.land();
             }
-            self.listeners.borrow_mut().retain(|listener| {
-                let Some(listener) = listener.upgrade() else {
-                    return false;
-                };
-                if let Some(waker) = listener.borrow_mut().take() {
-                    waker.wake();
-                }
-                true
-            });
+            self.answer_bells();
+            for waker in self.yielded.take() {
+                waker.wake();
+            }
         }
+    }
+
+    /// Looks for completions and bells for `window` after the last activity, instead of sleeping.
+    async fn spin_after_activity(&self, window: Duration) {
+        loop {
+            let mut seen = self.activity.get();
+            poll_fn(|context| {
+                if self.activity.get() != seen {
+                    return Poll::Ready(());
+                }
+                *self.spinner.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            })
+            .await;
+            self.alarm.spinning.store(true, Ordering::SeqCst);
+            let mut end = Instant::now() + window;
+            while Instant::now() < end {
+                if self.work_pending() {
+                    self.enter();
+                    self.land();
+                }
+                self.answer_bells();
+                if std::mem::replace(&mut seen, self.activity.get()) != seen {
+                    end = Instant::now() + window;
+                }
+                self.yield_turn().await;
+            }
+            self.alarm.spinning.store(false, Ordering::SeqCst);
+            self.answer_bells();
+        }
+    }
+
+    fn work_pending(&self) -> bool {
+        let mut uring = self.uring.borrow_mut();
+        uring.submission().taskrun() || !uring.completion().is_empty()
+    }
+
+    /// Rises with every submission, completion and bell.
+    pub(crate) fn activity(&self) -> u64 {
+        self.activity.get()
+    }
+
+    fn mark_active(&self) {
+        self.activity.set(self.activity.get() + 1);
+        if let Some(waker) = self.spinner.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    fn answer_bells(&self) {
+        self.listeners.borrow_mut().retain(|listener| {
+            let Some(listener) = listener.upgrade() else {
+                return false;
+            };
+            if listener.bell.rung.swap(false, Ordering::SeqCst)
+                && let Some(waker) = listener.waker.borrow_mut().take()
+            {
+                self.mark_active();
+                waker.wake();
+            }
+            true
+        });
+    }
+
+    /// Lets other tasks run; once a turn has taken [`TURN_MAX`], also glommio's own rings.
+    pub(crate) async fn yield_turn(&self) {
+        if self.turned.get().elapsed() < TURN_MAX {
+            self.answer_bells();
+            return glommio::executor().yield_task_queue_now().await;
+        }
+        let mut waits = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waits, true) {
+                return Poll::Ready(());
+            }
+            let mut yielded = self.yielded.borrow_mut();
+            if yielded.is_empty() {
+                self.alarm.ring();
+            }
+            yielded.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     async fn until_dirty(&self) {
@@ -210,16 +381,16 @@ impl Ring {
 
     /// Submits what is queued and lets the kernel run this ring's deferred work.
     fn enter(&self) {
-        let mut uring = self.uring.borrow_mut();
-        let queued = {
-            let mut queue = uring.submission();
-            queue.sync();
-            queue.len()
-        };
         self.dirty.set(false);
-        const GET_EVENTS: u32 = 1;
+        let mut uring = self.uring.borrow_mut();
         loop {
+            let queued = {
+                let mut queue = uring.submission();
+                queue.sync();
+                queue.len()
+            };
             let queued = u32::try_from(queued).expect("a ring has fewer than 2^32 entries");
+            const GET_EVENTS: u32 = 1;
             // SAFETY: no signal mask and no extended argument are passed.
             let entered = unsafe {
                 uring
@@ -227,18 +398,23 @@ impl Ring {
                     .enter::<libc::sigset_t>(queued, 0, GET_EVENTS, None)
             };
             match entered.as_ref().map_err(io::Error::raw_os_error) {
-                Ok(_) => return,
+                Ok(taken) if *taken >= queued as usize => return,
+                // The rest is still queued.
+                Ok(taken) if *taken > 0 => {}
                 Err(Some(libc::EINTR)) => {}
                 // The kernel is short of memory or of room for completions: land some, then retry.
-                Err(Some(libc::EAGAIN | libc::EBUSY)) => {
-                    self.dirty.set(true);
-                    if let Some(waker) = self.flusher.borrow_mut().take() {
-                        waker.wake();
-                    }
-                    return;
-                }
+                Ok(_) | Err(Some(libc::EAGAIN | libc::EBUSY)) => return self.mark_dirty(),
                 Err(_) => panic!("io_uring_enter: {entered:?}"),
             }
+        }
+    }
+
+    /// Has the flusher run at the end of this turn.
+    fn mark_dirty(&self) {
+        if !self.dirty.replace(true)
+            && let Some(waker) = self.flusher.borrow_mut().take()
+        {
+            waker.wake();
         }
     }
 
@@ -263,18 +439,24 @@ impl Ring {
                 self.land_one(index, result, flags);
             }
             if taken < DRAIN_BATCH {
-                return;
+                break;
             }
+        }
+        if self.uring.borrow_mut().submission().cq_overflow() {
+            // The kernel holds more completions than fitted; entering brings them in.
+            self.mark_dirty();
         }
     }
 
     fn land_one(&self, index: usize, result: i32, flags: u32) {
         self.flying.set(self.flying.get() - 1);
+        self.mark_active();
         let mut slots = self.slots.borrow_mut();
         let Slot::Flying {
             kept,
             waker,
             abandoned,
+            opens,
         } = std::mem::replace(&mut slots.slots[index], Slot::Free)
         else {
             panic!("a completion without an operation");
@@ -282,15 +464,14 @@ impl Ring {
         if abandoned {
             slots.free.push(index);
             drop(slots);
-            if let Some(buffer) = cqueue::buffer_select(flags) {
-                self.buffers.borrow_mut().give_back(buffer);
-            }
+            discard(&self.buffers, result, flags, opens);
             drop(kept);
         } else {
             slots.slots[index] = Slot::Landed {
                 kept,
                 result,
                 flags,
+                opens,
             };
             drop(slots);
             if let Some(waker) = waker {
@@ -299,9 +480,12 @@ impl Ring {
         }
     }
 
-    /// Copies a selected buffer's first `len` bytes out and gives it back to the kernel.
+    /// Copies the first `len` bytes of the buffer that the kernel selected and gives it back.
     pub(crate) fn take_buffer(&self, flags: u32, len: usize, into: &mut bytes::BytesMut) {
-        let buffer = cqueue::buffer_select(flags).expect("the kernel selected a buffer");
+        let Some(buffer) = cqueue::buffer_select(flags) else {
+            assert!(len == 0, "bytes were received into no buffer");
+            return;
+        };
         let mut buffers = self.buffers.borrow_mut();
         into.extend_from_slice(buffers.filled(buffer, len));
         buffers.give_back(buffer);
@@ -321,7 +505,23 @@ impl Ring {
         build: impl FnOnce(&mut K) -> squeue::Entry,
     ) -> Operation<K> {
         self.make_room(1);
-        self.push(kept, build)
+        self.push(kept, false, build)
+    }
+
+    /// As [`Ring::submit`] for an operation whose result is a file descriptor: it is closed when
+    /// nobody takes it.
+    pub(crate) async fn open<K: 'static>(
+        self: &Rc<Self>,
+        kept: K,
+        build: impl FnOnce(&mut K) -> squeue::Entry,
+    ) -> io::Result<OwnedFd> {
+        self.make_room(1);
+        let completed = self.push(kept, true, build).await;
+        if completed.result < 0 {
+            return Err(io::Error::from_raw_os_error(-completed.result));
+        }
+        // SAFETY: the kernel has just opened it for this operation.
+        Ok(unsafe { OwnedFd::from_raw_fd(completed.result) })
     }
 
     /// Queues two operations of which the second starts when the first has succeeded.
@@ -331,27 +531,32 @@ impl Ring {
         (second, build_second): (B, impl FnOnce(&mut B) -> squeue::Entry),
     ) -> (Operation<A>, Operation<B>) {
         self.make_room(2);
-        let first = self.push(first, |kept| {
+        let first = self.push(first, false, |kept| {
             build_first(kept).flags(squeue::Flags::IO_LINK)
         });
-        (first, self.push(second, build_second))
+        (first, self.push(second, false, build_second))
     }
 
     fn make_room(&self, entries: usize) {
-        let room = {
-            let mut uring = self.uring.borrow_mut();
-            let queue = uring.submission();
-            queue.capacity() - queue.len()
-        };
-        if room < entries {
+        for _ in 0..FULL_RETRIES_MAX {
+            let room = {
+                let mut uring = self.uring.borrow_mut();
+                let queue = uring.submission();
+                queue.capacity() - queue.len()
+            };
+            if room >= entries {
+                return;
+            }
             self.enter();
             self.land();
         }
+        panic!("the kernel takes no more submissions");
     }
 
     fn push<K: 'static>(
         self: &Rc<Self>,
         kept: K,
+        opens: bool,
         build: impl FnOnce(&mut K) -> squeue::Entry,
     ) -> Operation<K> {
         let mut kept = Box::new(kept);
@@ -362,6 +567,7 @@ impl Ring {
                 kept,
                 waker: None,
                 abandoned: false,
+                opens,
             };
             match slots.free.pop() {
                 Some(index) => {
@@ -383,11 +589,8 @@ impl Ring {
             assert!(pushed.is_ok(), "room was made for the submission");
         }
         self.flying.set(self.flying.get() + 1);
-        if !self.dirty.replace(true)
-            && let Some(waker) = self.flusher.borrow_mut().take()
-        {
-            waker.wake();
-        }
+        self.mark_active();
+        self.mark_dirty();
         Operation {
             ring: self.clone(),
             index,
@@ -433,6 +636,7 @@ impl<K: 'static> Future for Operation<K> {
             kept,
             result,
             flags,
+            ..
         } = std::mem::replace(slot, Slot::Free)
         else {
             panic!("an operation polled after its end");
@@ -468,10 +672,14 @@ impl<K> Drop for Operation<K> {
                 let landed = std::mem::replace(slot, Slot::Free);
                 slots.free.push(self.index);
                 drop(slots);
-                if let Slot::Landed { flags, .. } = &landed
-                    && let Some(buffer) = cqueue::buffer_select(*flags)
+                if let Slot::Landed {
+                    result,
+                    flags,
+                    opens,
+                    ..
+                } = landed
                 {
-                    self.ring.buffers.borrow_mut().give_back(buffer);
+                    discard(&self.ring.buffers, result, flags, opens);
                 }
             }
             Slot::Free => unreachable!("an unfinished operation has a slot"),

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,9 +17,12 @@ use crate::ring::Ring;
 /// Bytes asked for when the shared receive buffers are exhausted.
 const OWN_RECEIVE_BYTES: usize = 16 << 10;
 /// Buffers that one send may carry.
-const VECTORS_MAX: usize = 256;
+const VECTORS_MAX: usize = 1024;
 /// Bytes that one sendfile(2) may move: it runs on this thread.
 const SEND_FILE_STEP: usize = 256 << 10;
+
+/// Connections that may wait for an accept.
+const BACKLOG: i32 = 1024;
 
 /// A listening socket.
 pub struct Listener {
@@ -38,19 +41,18 @@ pub struct Accepted {
 }
 
 impl Listener {
-    /// Binds and listens.
+    /// Binds (with SO_REUSEADDR) and listens.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        let local = listener.local_addr()?;
-        Ok(Self {
-            listener: Arc::new(listener.into()),
-            local,
-        })
+        Self::from_std(TcpListener::bind(address)?)
     }
 
     /// Takes over a socket that is bound already.
     pub fn from_std(listener: TcpListener) -> io::Result<Self> {
         let local = listener.local_addr()?;
+        // SAFETY: takes no pointer. On a socket that listens it only changes the backlog.
+        if unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         Ok(Self {
             listener: Arc::new(listener.into()),
             local,
@@ -64,22 +66,13 @@ impl Listener {
 
     /// Waits for a connection.
     pub async fn accept(&self, reactor: &Reactor) -> io::Result<Accepted> {
-        let operation = reactor.ring().submit(self.listener.clone(), |listener| {
-            let no_address = std::ptr::null_mut();
-            opcode::Accept::new(
-                types::Fd(listener.as_raw_fd()),
-                no_address,
-                std::ptr::null_mut(),
-            )
-            .flags(libc::SOCK_CLOEXEC)
-            .build()
+        let accept = reactor.ring().open(self.listener.clone(), |listener| {
+            let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
+            opcode::Accept::new(types::Fd(listener.as_raw_fd()), no_address, no_length)
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
         });
-        let completed = operation.await;
-        if completed.result < 0 {
-            return Err(io::Error::from_raw_os_error(-completed.result));
-        }
-        // SAFETY: the kernel has just accepted it for us.
-        let fd = unsafe { OwnedFd::from_raw_fd(completed.result) };
+        let fd = accept.await?;
         let stream = TcpStream::from(fd);
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         Ok(Accepted {
@@ -132,11 +125,10 @@ impl Socket {
             return self.recv_into_own(into).await;
         }
         let flags = completed.flags;
-        let (received, _) = completed.into_result()?;
-        if received > 0 {
-            self.ring.take_buffer(flags, received, into);
-        }
-        Ok(received)
+        let received = completed.into_result().map(|(received, _)| received);
+        let filled = received.as_ref().map_or(0, |received| *received);
+        self.ring.take_buffer(flags, filled, into);
+        received
     }
 
     async fn recv_into_own(&self, into: &mut BytesMut) -> io::Result<usize> {
@@ -191,23 +183,40 @@ impl Socket {
                 .ring
                 .submit(Send::new(self.fd.clone(), left), Send::entry);
             let (sent, kept) = operation.await.into_result()?;
+            if sent == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
             left = kept.rest(sent);
         }
         Ok(())
     }
 
-    /// Sends a file's bytes from the page cache.
+    /// Sends a file's bytes from the page cache; what is not there is read ahead first, so that this
+    /// thread does not wait for the disk.
     pub async fn send_file(&self, file: &PageFile, position: u64, len: usize) -> io::Result<()> {
         let source = file.shared();
-        let mut position = i64::try_from(position).unwrap_or(i64::MAX);
-        let mut left = len;
-        while left > 0 {
-            match self.send_file_now(source.as_raw_fd(), &mut position, left.min(SEND_FILE_STEP)) {
+        let end = position + len as u64;
+        let mut at = position;
+        let mut resident = at;
+        while at < end {
+            if at >= resident {
+                let step = usize::try_from(end - at).unwrap_or(usize::MAX);
+                let step = step.min(SEND_FILE_STEP);
+                if !file.resident(at, step) {
+                    file.read_ahead(at, step).await?;
+                }
+                resident = at + step as u64;
+            }
+            let step = usize::try_from(resident - at).unwrap_or(usize::MAX);
+            match self.send_file_now(source.as_raw_fd(), at, step) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(sent) => left -= sent,
+                Ok(sent) => at += sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+            if at >= resident {
+                crate::yield_now().await;
             }
         }
         Ok(())
@@ -216,12 +225,13 @@ impl Socket {
     /// One sendfile(2) that does not wait for the socket. The socket is non-blocking for this call
     /// only, since the ring's operations would fail on one that is so for good; both happen on this
     /// thread, so none of them sees it.
-    fn send_file_now(&self, source: RawFd, position: &mut i64, len: usize) -> io::Result<usize> {
+    fn send_file_now(&self, source: RawFd, position: u64, len: usize) -> io::Result<usize> {
         let fd = self.fd.as_raw_fd();
+        let mut position = i64::try_from(position).unwrap_or(i64::MAX);
         // SAFETY: fcntl takes no pointer here; `position` is a valid offset for the call's duration.
         let (sent, error) = unsafe {
             libc::fcntl(fd, libc::F_SETFL, libc::O_RDWR | libc::O_NONBLOCK);
-            let sent = libc::sendfile(fd, source, position, len);
+            let sent = libc::sendfile(fd, source, &mut position, len);
             let error = io::Error::last_os_error();
             libc::fcntl(fd, libc::F_SETFL, libc::O_RDWR);
             (sent, error)
@@ -236,7 +246,12 @@ impl Socket {
         operation.await.into_result().map(drop)
     }
 
-    /// Ends both directions: operations that wait on it complete.
+    /// The other side's address.
+    pub fn peer(&self) -> io::Result<SocketAddr> {
+        TcpStream::from(self.fd.try_clone()?).peer_addr()
+    }
+
+    /// Ends both directions: operations that wait on it complete, whichever task they belong to.
     pub fn shutdown(&self) {
         shut_down(self.fd.as_raw_fd());
     }

@@ -8,6 +8,14 @@ pub async fn sleep(duration: Duration) {
     glommio::timer::sleep(duration).await;
 }
 
+/// Waits until the monotonic clock has reached `deadline`. Must run on an executor.
+pub async fn sleep_until(deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        sleep(left).await;
+    }
+}
+
 /// Nanoseconds of the monotonic clock since the process first asked. Never falls.
 pub fn monotonic_nanos() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kacrab_protocol::ProtocolError;
+
 /// Why a frame could not be decoded, or a message could not be encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WireError {
@@ -34,6 +36,15 @@ pub enum WireError {
         /// API key of the request header.
         api_key: i16,
     },
+    /// A field is set that this version of the message does not have.
+    FieldNotInVersion {
+        /// API key of the message.
+        api_key: i16,
+        /// The field, as the codec names it.
+        field: &'static str,
+        /// The version.
+        version: i16,
+    },
     /// The frame would be longer than a 31-bit length can say.
     TooLarge,
 }
@@ -53,6 +64,14 @@ impl fmt::Display for WireError {
             Self::NullArray { api_key } => {
                 write!(f, "a non-nullable array of API key {api_key} is null")
             }
+            Self::FieldNotInVersion {
+                api_key,
+                field,
+                version,
+            } => write!(
+                f,
+                "version {version} of API key {api_key} has no field {field}"
+            ),
             Self::TooLarge => write!(f, "the frame is longer than 2 GiB"),
         }
     }
@@ -60,10 +79,21 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-impl From<kacrab_protocol::ProtocolError> for WireError {
-    fn from(error: kacrab_protocol::ProtocolError) -> Self {
-        Self::Malformed {
-            reason: error.to_string(),
+impl From<ProtocolError> for WireError {
+    fn from(error: ProtocolError) -> Self {
+        match error {
+            ProtocolError::FieldVersion(error) => Self::FieldNotInVersion {
+                api_key: error.api_key,
+                field: error.field,
+                version: error.version,
+            },
+            ProtocolError::Version(error) => Self::UnsupportedVersion {
+                api_key: error.api_key,
+                version: error.version,
+            },
+            error => Self::Malformed {
+                reason: error.to_string(),
+            },
         }
     }
 }

@@ -6,12 +6,13 @@ use crate::batch::{self, Limits};
 use crate::compression::Unfolding;
 use crate::records::Records;
 use crate::request::Request;
-use crate::{header, response, version};
+use crate::{header, response, retired, version};
 
 /// A frame without its length: header, then body.
 pub fn frame(bytes: &[u8]) {
     let mut frame = Bytes::copy_from_slice(bytes);
     let _ = header::peek(&frame);
+    let _ = retired::refuse(&frame);
     if let Ok(header) = header::decode(&mut frame) {
         let _ = response::error_response(&header, crate::ErrorCode::InvalidRequest);
         let _ = Request::decode(&header, frame);

@@ -10,6 +10,7 @@ pub mod header;
 pub mod records;
 pub mod request;
 pub mod response;
+pub mod retired;
 pub mod version;
 
 /// The request and response structs of the Kafka protocol, one module per message (fields as in

@@ -60,7 +60,7 @@ impl Request {
     pub fn decode(header: &RequestHeader, body: Bytes) -> Result<Self, WireError> {
         let (api_key, version) = (header.api_key, header.api_version);
         let served = version::range(api_key).ok_or(WireError::UnknownApi { api_key })?;
-        if !(served.min..=served.max).contains(&version) {
+        if !served.accepts(version) {
             return Err(WireError::UnsupportedVersion { api_key, version });
         }
         let mut rest = body.clone();

@@ -70,19 +70,81 @@ for_each_api!(response_enum);
 
 /// Encodes a whole response frame: length, header, body.
 ///
-/// Fails when a field is set that this version does not have, or when a string is longer than the
-/// version can say; the connection is then to be closed.
+/// Fields that this version does not have are left out, as they would be at their defaults. Fails
+/// when a string or an array is longer than the version can say; the connection is then to be
+/// closed.
 pub fn encode(
     api_version: i16,
     correlation_id: i32,
     response: &Response,
 ) -> Result<Bytes, WireError> {
-    let mut out = BytesMut::with_capacity(9 + response.length(api_version)?);
+    let fitted;
+    let (response, length) = match response.length(api_version) {
+        Err(WireError::FieldNotInVersion { .. }) => {
+            fitted = without_later_fields(response.clone(), api_version);
+            (&fitted, fitted.length(api_version)?)
+        }
+        length => (response, length?),
+    };
+    let mut out = BytesMut::with_capacity(FRAME_OVERHEAD + length);
     out.put_i32(0);
     header::encode_response(response.api() as i16, api_version, correlation_id, &mut out);
     response.write(api_version, &mut out)?;
     set_length(&mut out, 0)?;
     Ok(out.freeze())
+}
+
+/// Length, correlation id, no tagged fields.
+const FRAME_OVERHEAD: usize = 9;
+
+/// Drops what the codec refuses to leave out by itself: what Kafka's schemas do not call ignorable.
+fn without_later_fields(mut response: Response, version: i16) -> Response {
+    match &mut response {
+        Response::Fetch(data) => {
+            if version < 7 {
+                data.session_id = 0;
+            }
+            let partitions = data
+                .responses
+                .iter_mut()
+                .flat_map(|topic| &mut topic.partitions);
+            if version < 11 {
+                partitions.for_each(|partition| partition.preferred_read_replica = -1);
+            }
+        }
+        Response::ListOffsets(data) if version < 4 => {
+            let partitions = data
+                .topics
+                .iter_mut()
+                .flat_map(|topic| &mut topic.partitions);
+            partitions.for_each(|partition| partition.leader_epoch = -1);
+        }
+        Response::Metadata(data) => {
+            if !(8..=10).contains(&version) {
+                data.cluster_authorized_operations = i32::MIN;
+            }
+            if version < 8 {
+                let topics = data.topics.iter_mut();
+                topics.for_each(|topic| topic.topic_authorized_operations = i32::MIN);
+            }
+        }
+        Response::InitProducerId(data) if version < 6 => {
+            data.ongoing_txn_producer_id = -1;
+            data.ongoing_txn_producer_epoch = -1;
+        }
+        Response::DescribeCluster(data) => {
+            if version < 1 {
+                data.endpoint_type = 1;
+            }
+            if version < 2 {
+                data.brokers
+                    .iter_mut()
+                    .for_each(|broker| broker.is_fenced = false);
+            }
+        }
+        _ => {}
+    }
+    response
 }
 
 /// The API list of an ApiVersions response, from the one table.
@@ -115,7 +177,7 @@ pub fn unsupported_api_versions(correlation_id: i32) -> Bytes {
 pub fn error_response(header: &RequestHeader, error: ErrorCode) -> Option<Bytes> {
     let (api_key, version) = (header.api_key, header.api_version);
     if !version::is_served(api_key, version) {
-        return (api_key == ApiKey::ApiVersions as i16)
+        return (api_key == version::API_VERSIONS)
             .then(|| unsupported_api_versions(header.correlation_id));
     }
     let response = top_level_error(version::range(api_key)?.api, version, error.code())?;

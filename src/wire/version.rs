@@ -17,6 +17,16 @@ pub struct Served {
     pub advertised_min: i16,
 }
 
+impl Served {
+    /// Whether a request in this version is decoded and answered.
+    pub fn accepts(&self, version: i16) -> bool {
+        (self.min..=self.max).contains(&version)
+    }
+}
+
+/// Key of the API that is answered in versions that are not served, too (KIP-511).
+pub const API_VERSIONS: i16 = ApiKey::ApiVersions as i16;
+
 /// Calls `$then!` with one line per served API: variant, request, response, versions.
 macro_rules! for_each_api {
     ($then:ident) => {
@@ -73,7 +83,7 @@ pub fn range(api_key: i16) -> Option<&'static Served> {
 
 /// Whether a request of this API and version is decoded and answered.
 pub fn is_served(api_key: i16, version: i16) -> bool {
-    range(api_key).is_some_and(|served| (served.min..=served.max).contains(&version))
+    range(api_key).is_some_and(|served| served.accepts(version))
 }
 
 /// Version of the request header (KIP-482): 2 for flexible versions, else 1.
@@ -86,7 +96,7 @@ pub fn request_header_version(api_key: i16, version: i16) -> i16 {
 
 /// Version of the response header (KIP-482). ApiVersions always answers in version 0 (KIP-511).
 pub fn response_header_version(api_key: i16, version: i16) -> i16 {
-    i16::from(api_key != ApiKey::ApiVersions as i16 && is_flexible(api_key, version))
+    i16::from(api_key != API_VERSIONS && is_flexible(api_key, version))
 }
 
 fn is_flexible(api_key: i16, version: i16) -> bool {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::machine::{DirectIo, Machine};
+use super::machine::Machine;
 use crate::config::{HostPort, Settings};
 use crate::data_dir::{DataDir, Identity};
 use crate::start_error::Bytes;
@@ -77,10 +77,9 @@ impl fmt::Display for Banner {
             None => "the address each client connected to".to_owned(),
         };
         let data_dir = self.data_dir.display();
-        let direct = match &machine.direct_io {
-            DirectIo::Works { offset: 0, .. } => "on".to_owned(),
-            DirectIo::Works { offset, .. } => format!("on, blocks of {offset} bytes"),
-            DirectIo::Refused(why) => format!("off: {why}"),
+        let direct = match machine.direct_io {
+            Some(bytes) => format!("on, blocks of {bytes} bytes"),
+            None => "off: this file system has none".to_owned(),
         };
         let buffers = if machine.registered_buffers {
             "on"
@@ -140,10 +139,7 @@ mod tests {
                     mount: "/".into(),
                     free: 3 << 30,
                 },
-                direct_io: DirectIo::Works {
-                    memory: 4,
-                    offset: 512,
-                },
+                direct_io: Some(512),
                 registered_buffers: true,
                 open_files: 65_536,
                 warnings: vec!["beware".into()],
@@ -172,11 +168,11 @@ mod tests {
     #[test]
     fn what_is_off_is_said_to_be_off() {
         let mut banner = banner();
-        banner.machine.direct_io = DirectIo::Refused("it refuses O_DIRECT".into());
+        banner.machine.direct_io = None;
         banner.machine.registered_buffers = false;
         banner.advertise = HostPort::parse("kafka.example:9").ok();
         let text = banner.to_string();
-        assert!(text.contains("off: it refuses O_DIRECT; registered buffers off"));
+        assert!(text.contains("off: this file system has none; registered buffers off"));
         assert!(text.contains("advertised  kafka.example:9\n"));
     }
 }

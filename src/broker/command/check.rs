@@ -5,7 +5,9 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::machine::{self, DirectIo};
+use reactor::probe::Probe;
+
+use super::machine;
 use crate::config::Settings;
 use crate::start_error::Bytes;
 
@@ -42,11 +44,14 @@ pub struct Finding {
 pub fn check(settings: &Settings) -> Vec<Finding> {
     let shards = settings.shard_count() as u64;
     let directory = machine::existing(&settings.data.dir);
+    // First of all, so that few open files are reported as such and not as a ring that failed.
+    let open_files_had = machine::raise_open_files();
+    let probe = reactor::probe::probe();
     let mut findings = vec![
-        kernel(),
-        uring(),
-        locked_memory(shards, settings.shards.ring_entries),
-        open_files(shards),
+        kernel(&probe),
+        uring(&probe),
+        locked_memory(&probe, shards, settings.shards.ring_entries),
+        open_files(shards, open_files_had),
     ];
     findings.extend(disk(settings, &directory));
     findings.push(clock());
@@ -60,64 +65,55 @@ pub fn can_run(findings: &[Finding]) -> bool {
     !findings.iter().any(fatal)
 }
 
-fn kernel() -> Finding {
-    let (release, version) = machine::kernel();
-    let verdict = match version {
+fn kernel(probe: &Probe) -> Finding {
+    let verdict = match machine::kernel_version(&probe.kernel) {
         Some(version) if version < machine::KERNEL_LEAST => {
-            Verdict::CannotRun(machine::kernel_remedy(&release))
+            Verdict::CannotRun(machine::kernel_remedy(&probe.kernel))
         }
-        Some(version) if version < (6, 5) => Verdict::Slow(
-            "boot 6.5 or newer, where what is in the page cache can be asked cheaply".to_owned(),
+        _ if !probe.cachestat => Verdict::Slow(
+            "boot 6.5 or newer, where it can be asked cheaply what is in the page cache".to_owned(),
         ),
-        Some(_) => Verdict::Ok,
-        None => Verdict::Slow("no version can be read from its release; use 6.5 or newer".into()),
+        _ => Verdict::Ok,
     };
-    let (subject, found) = ("kernel", release);
     Finding {
-        subject,
-        found,
+        subject: "kernel",
+        found: format!("Linux {}", probe.kernel),
         verdict,
     }
 }
 
-fn uring() -> Finding {
-    let (found, verdict) = match reactor::probe::uring_available() {
-        Ok(()) => ("a ring can be set up".to_owned(), Verdict::Ok),
-        Err(cause) => ("none".to_owned(), Verdict::CannotRun(cause)),
+fn uring(probe: &Probe) -> Finding {
+    let (found, verdict) = match (&probe.io_uring, machine::missing_operations(probe)) {
+        (Err(refusal), _) => ("none", Verdict::CannotRun(refusal.to_string())),
+        (Ok(()), Some(remedy)) => ("some operations", Verdict::CannotRun(remedy)),
+        (Ok(()), None) => ("a ring, and every operation that is used", Verdict::Ok),
     };
-    let subject = "io_uring";
     Finding {
-        subject,
-        found,
+        subject: "io_uring",
+        found: found.to_owned(),
         verdict,
     }
 }
 
-fn locked_memory(shards: u64, ring_entries: u32) -> Finding {
-    let (had, need) = (
-        machine::locked_memory(),
-        machine::locked_memory_need(shards, ring_entries),
-    );
+fn locked_memory(probe: &Probe, shards: u64, ring_entries: u32) -> Finding {
+    let need = machine::locked_memory_need(shards, ring_entries);
     let remedy = "raise it with `ulimit -l`, or LimitMEMLOCK=infinity in a systemd unit";
-    let verdict = if had.allows(need.total()) {
+    let verdict = if probe.memlock_suffices(need.total()) {
         Verdict::Ok
-    } else if had.allows(need.rings) {
+    } else if probe.memlock_suffices(need.rings) {
         Verdict::Slow(format!("no registered buffers; {remedy}"))
     } else {
         Verdict::CannotRun(format!("{remedy}, or run fewer shards with --shards"))
     };
     Finding {
         subject: "locked memory",
-        found: machine::compare(had, need),
+        found: machine::compare(probe.memlock_limit, need),
         verdict,
     }
 }
 
-fn open_files(shards: u64) -> Finding {
-    let (had, need) = (
-        machine::raise_open_files(),
-        machine::open_files_need(shards),
-    );
+fn open_files(shards: u64, had: u64) -> Finding {
+    let need = machine::open_files_need(shards);
     let remedy = "raise it with `ulimit -n 65536`, or LimitNOFILE=65536 in a systemd unit";
     let verdict = if had >= machine::FILES_COMFORTABLE.max(need) {
         Verdict::Ok
@@ -170,18 +166,15 @@ fn disk(settings: &Settings, directory: &Path) -> Vec<Finding> {
             }
         }
     });
-    findings.push(match machine::direct_io(directory) {
+    findings.push(match reactor::probe::direct_io_alignment(directory) {
         Err(error) => failed("direct I/O", error),
         Ok(found) => direct_io(found, remedy),
     });
-    findings.push(match machine::flush_cost(directory) {
+    findings.push(match reactor::probe::flush_cost(directory) {
         Err(error) => failed("disk flush", error),
         Ok(cost) => Finding {
             subject: "disk flush",
-            found: format!(
-                "{:.2} ms for 4 KiB (median of 21)",
-                cost.as_secs_f64() * 1e3
-            ),
+            found: format!("{:.2} ms for 4 KiB (median)", cost.as_secs_f64() * 1e3),
             verdict: match cost > FLUSH_SLOW {
                 true => Verdict::Slow(
                     "acks=all waits this long; use a disk with power-loss protection".to_owned(),
@@ -193,24 +186,17 @@ fn disk(settings: &Settings, directory: &Path) -> Vec<Finding> {
     findings
 }
 
-fn direct_io(found: DirectIo, remedy: &str) -> Finding {
-    let (found, verdict) = match found {
-        DirectIo::Works { offset: 0, .. } => (
-            "works, alignment not told (4096 is used)".to_owned(),
-            Verdict::Ok,
+fn direct_io(alignment: Option<u32>, remedy: &str) -> Finding {
+    let (found, verdict) = match alignment {
+        Some(bytes) if bytes <= 4096 => (format!("works, aligned to {bytes} bytes"), Verdict::Ok),
+        Some(bytes) => (
+            format!("wants blocks of {bytes} bytes"),
+            Verdict::Slow(format!("blocks of 4096 are used; {remedy}")),
         ),
-        DirectIo::Works { memory, offset } => {
-            let verdict = match offset > 4096 || memory > 4096 {
-                true => Verdict::Slow(format!("blocks of 4096 are too small here; {remedy}")),
-                false => Verdict::Ok,
-            };
-            let found = format!("works, aligned to {memory} in memory and {offset} in files");
-            (found, verdict)
-        }
-        DirectIo::Refused(why) => {
-            let verdict = Verdict::Slow(format!("writes go through the page cache; {remedy}"));
-            (why, verdict)
-        }
+        None => (
+            "none".to_owned(),
+            Verdict::Slow(format!("writes go through the page cache; {remedy}")),
+        ),
     };
     let subject = "direct I/O";
     Finding {
@@ -309,7 +295,7 @@ mod tests {
 
     #[test]
     fn refused_direct_io_is_slow_and_not_fatal() {
-        let finding = direct_io(DirectIo::Refused("it refuses O_DIRECT".into()), "move");
+        let finding = direct_io(None, "move");
         assert!(matches!(finding.verdict, Verdict::Slow(_)));
     }
 }

@@ -1,23 +1,20 @@
 //! What this machine offers a broker: file system, direct I/O, locked memory, open files, clock.
 //! Measures and computes; what follows from it is said by `check` and by a start.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use reactor::probe::Probe;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Settings;
-use crate::data_dir::{DataDir, PROBE_PREFIX};
+use crate::data_dir::DataDir;
 use crate::start_error::{Bytes, StartError};
 
 /// The oldest kernel that has all that the reactor uses.
 pub const KERNEL_LEAST: (u32, u32) = (6, 1);
-/// A block as storage writes it, in bytes.
-const BLOCK: usize = 4096;
 /// Open files that a start needs apart from shards: standard streams, lock, metadata, listener.
 const FILES_BASE: u64 = 64;
 /// Open files that a shard needs to start: rings, event descriptors, log extents.
@@ -38,30 +35,6 @@ pub struct FileSystem {
     pub free: u64,
 }
 
-/// Whether files can be written past the page cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DirectIo {
-    /// They can: of memory and at offsets that are multiples of these, in bytes; 0 when the file
-    /// system does not say.
-    Works {
-        /// Alignment in memory.
-        memory: u32,
-        /// Alignment in the file.
-        offset: u32,
-    },
-    /// They cannot.
-    Refused(String),
-}
-
-/// How much memory this process may lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockedMemory {
-    /// As much as it likes.
-    Unlimited,
-    /// This many bytes.
-    Limited(u64),
-}
-
 /// The locked memory that shards need, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockedMemoryNeed {
@@ -78,8 +51,8 @@ pub struct Machine {
     pub kernel: String,
     /// The data directory's file system.
     pub file_system: FileSystem,
-    /// Direct I/O there.
-    pub direct_io: DirectIo,
+    /// What direct I/O asks of positions and lengths there, in bytes; none when there is none.
+    pub direct_io: Option<u32>,
     /// Whether there is locked memory for registered buffers.
     pub registered_buffers: bool,
     /// Files that may be open at once, after raising the limit.
@@ -95,26 +68,19 @@ impl Machine {
     /// What keeps the broker from running here.
     pub fn prepare(settings: &Settings, data_dir: &DataDir) -> Result<Self, StartError> {
         let shards = settings.shard_count() as u64;
-        let (release, version) = kernel();
-        if version.is_some_and(|version| version < KERNEL_LEAST) {
-            return Err(StartError::Other(kernel_remedy(&release)));
-        }
         let open_files = raise_open_files();
+        let probe = reactor::probe::probe();
         let need = open_files_need(shards);
         if open_files < need {
             let had = open_files;
             return Err(StartError::OpenFiles { need, had });
         }
-        let memory = locked_memory();
-        let need = locked_memory_need(shards, settings.shards.ring_entries);
-        if !memory.allows(need.rings) {
-            let (need, LockedMemory::Limited(had)) = (need.rings, memory) else {
-                unreachable!("unlimited memory allows anything");
-            };
+        let memory = locked_memory_need(shards, settings.shards.ring_entries);
+        if let Some(had) = probe.memlock_limit.filter(|limit| *limit < memory.rings) {
+            let need = memory.rings;
             return Err(StartError::LockedMemory { need, had });
         }
-        // After the memory, since a ring that gets none says less about how much is needed.
-        reactor::probe::uring_available().map_err(StartError::Uring)?;
+        refuse_kernel(&probe)?;
         let path = data_dir.path();
         let failed = |error| StartError::storage(path, error);
         let file_system = file_system(path).map_err(failed)?;
@@ -126,13 +92,12 @@ impl Machine {
                 need: Some(need),
             });
         }
-        let direct_io = direct_io(path).map_err(failed)?;
+        let direct_io = reactor::probe::direct_io_alignment(path).map_err(failed)?;
         let mut machine = Self {
-            kernel: release,
+            registered_buffers: probe.memlock_suffices(memory.total()),
+            kernel: probe.kernel,
             file_system,
             direct_io,
-            registered_buffers: memory
-                .allows(locked_memory_need(shards, settings.shards.ring_entries).total()),
             open_files,
             warnings: Vec::new(),
         };
@@ -142,10 +107,10 @@ impl Machine {
 
     fn warn(&self, settings: &Settings) -> Vec<String> {
         let mut warnings = Vec::new();
-        if let DirectIo::Refused(why) = &self.direct_io {
+        if self.direct_io.is_none() {
             warnings.push(format!(
-                "{} has no direct I/O ({why}): writes go through the page cache, and are slower; \
-                 choose a directory on ext4 or XFS with --data",
+                "{} has no direct I/O: writes go through the page cache, and are slower; choose a \
+                 directory on ext4 or XFS with --data",
                 self.file_system.kind
             ));
         }
@@ -187,16 +152,6 @@ impl Machine {
     }
 }
 
-impl LockedMemory {
-    /// Whether this many bytes may be locked.
-    pub fn allows(self, bytes: u64) -> bool {
-        match self {
-            Self::Unlimited => true,
-            Self::Limited(limit) => limit >= bytes,
-        }
-    }
-}
-
 impl LockedMemoryNeed {
     /// For rings and buffers.
     pub fn total(self) -> u64 {
@@ -204,15 +159,32 @@ impl LockedMemoryNeed {
     }
 }
 
-/// The kernel's release, and its major and minor number if it has such.
-pub fn kernel() -> (String, Option<(u32, u32)>) {
-    let release = rustix::system::uname();
-    let release = release.release().to_string_lossy().into_owned();
-    let version = kernel_version(&release);
-    (release, version)
+/// Why the kernel will not do, if so.
+fn refuse_kernel(probe: &Probe) -> Result<(), StartError> {
+    let version = kernel_version(&probe.kernel);
+    if version.is_some_and(|version| version < KERNEL_LEAST) {
+        return Err(StartError::Uring(kernel_remedy(&probe.kernel)));
+    }
+    if let Err(refusal) = &probe.io_uring {
+        return Err(StartError::Uring(refusal.to_string()));
+    }
+    match missing_operations(probe) {
+        Some(remedy) => Err(StartError::Uring(remedy)),
+        None => Ok(()),
+    }
 }
 
-fn kernel_version(release: &str) -> Option<(u32, u32)> {
+/// What to do about io_uring operations that are missing, if any are.
+pub fn missing_operations(probe: &Probe) -> Option<String> {
+    let missing = &probe.missing_operations;
+    (!missing.is_empty()).then(|| {
+        let missing = missing.join(", ");
+        format!("io_uring lacks {missing}: {}", kernel_remedy(&probe.kernel))
+    })
+}
+
+/// A kernel release's major and minor number, if it has such.
+pub fn kernel_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|it: char| !it.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
@@ -259,56 +231,6 @@ pub fn is_volatile(kind: &str) -> bool {
     ["tmpfs", "ramfs"].contains(&kind)
 }
 
-/// Writes a block past the page cache in this directory, to see whether that is possible.
-pub fn direct_io(directory: &Path) -> io::Result<DirectIo> {
-    let probe = Probe::new(directory, "direct")?;
-    let mut options = OpenOptions::new();
-    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
-    let file = match options.write(true).custom_flags(direct).open(&probe.path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            return Ok(DirectIo::Refused("it refuses O_DIRECT".to_owned()));
-        }
-        Err(error) => return Err(error),
-    };
-    let memory = vec![0; 2 * BLOCK];
-    let start = memory.as_ptr().align_offset(BLOCK);
-    let Some(block) = memory.get(start..start + BLOCK) else {
-        return Err(io::Error::other("memory cannot be aligned to a block"));
-    };
-    match file.write_all_at(block, 0) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            let why = format!("blocks of {BLOCK} bytes are refused");
-            return Ok(DirectIo::Refused(why));
-        }
-        Err(error) => return Err(error),
-    }
-    let stat = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
-    Ok(DirectIo::Works {
-        memory: stat.stx_dio_mem_align,
-        offset: stat.stx_dio_offset_align,
-    })
-}
-
-/// The median time of flushing one rewritten block in this directory.
-pub fn flush_cost(directory: &Path) -> io::Result<Duration> {
-    const ROUNDS: usize = 21;
-    let probe = Probe::new(directory, "flush")?;
-    probe.file.write_all_at(&[0; BLOCK], 0)?;
-    probe.file.sync_all()?;
-    let mut times = Vec::with_capacity(ROUNDS);
-    for round in 0..ROUNDS {
-        let content = u8::try_from(round).unwrap_or(0);
-        probe.file.write_all_at(&[content; BLOCK], 0)?;
-        let start = Instant::now();
-        probe.file.sync_data()?;
-        times.push(start.elapsed());
-    }
-    times.sort_unstable();
-    Ok(times[ROUNDS / 2])
-}
-
 /// Makes the limit of open files as high as this process may, and returns it.
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
@@ -327,29 +249,12 @@ pub fn open_files_need(shards: u64) -> u64 {
     FILES_BASE + FILES_PER_SHARD * shards
 }
 
-/// How much memory this process may lock. Who may lock any amount (CAP_IPC_LOCK) is never asked.
-pub fn locked_memory() -> LockedMemory {
-    const CAP_IPC_LOCK: u32 = 14;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let held = status
-        .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
-    if held.is_some_and(|held| held & (1 << CAP_IPC_LOCK) != 0) {
-        return LockedMemory::Unlimited;
-    }
-    let limit = getrlimit(Resource::Memlock).current;
-    limit.map_or(LockedMemory::Unlimited, LockedMemory::Limited)
-}
-
-/// Locked memory for so many shards with rings of so many entries. Measured: 16 KiB a ring at 128
-/// entries, 113 at 1024, 400 at 4096; an executor has three small rings beside the shard's own,
-/// refuses to start where fewer than 512 KiB are allowed, and registers as much in buffers if it may.
+/// Locked memory for so many shards with rings of so many entries. An executor refuses to start
+/// where fewer than 512 KiB are allowed, and registers as much in buffers if it may (measured).
 pub fn locked_memory_need(shards: u64, ring_entries: u32) -> LockedMemoryNeed {
     const EXECUTOR_LEAST: u64 = 512 << 10;
-    let ring = |entries: u64| 2048 + 112 * entries;
-    let rings = shards * (3 * ring(128) + ring(u64::from(ring_entries)));
     LockedMemoryNeed {
-        rings: rings.max(EXECUTOR_LEAST),
+        rings: Probe::memlock_need(shards, u64::from(ring_entries)).max(EXECUTOR_LEAST),
         buffers: shards * EXECUTOR_LEAST,
     }
 }
@@ -387,34 +292,12 @@ pub fn existing(path: &Path) -> PathBuf {
     found.unwrap_or(Path::new("/")).to_owned()
 }
 
-/// A number of bytes beside the number that is needed.
-pub fn compare(memory: LockedMemory, need: LockedMemoryNeed) -> String {
-    let had = match memory {
-        LockedMemory::Unlimited => "no limit".to_owned(),
-        LockedMemory::Limited(limit) => format!("{} had", Bytes(limit)),
-    };
-    format!("{} needed, {had}", Bytes(need.total()))
-}
-
-/// A file that exists while something is tried on it.
-struct Probe {
-    path: PathBuf,
-    file: File,
-}
-
-impl Probe {
-    fn new(directory: &Path, name: &str) -> io::Result<Self> {
-        let name = format!("{PROBE_PREFIX}{name}-{}", std::process::id());
-        let path = directory.join(name);
-        let file = File::create(&path)?;
-        Ok(Self { path, file })
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        // Left behind it does no harm: its name says what it was.
-        let _ = fs::remove_file(&self.path);
+/// What is needed of locked memory beside what may be had, in words.
+pub fn compare(limit: Option<u64>, need: LockedMemoryNeed) -> String {
+    let need = Bytes(need.total());
+    match limit {
+        None => format!("{need} needed, no limit"),
+        Some(limit) => format!("{need} needed, {} had", Bytes(limit)),
     }
 }
 
@@ -446,10 +329,10 @@ mod tests {
     #[test]
     fn a_limit_below_the_need_is_seen_and_none_suffices() {
         let need = locked_memory_need(2, 1024);
-        assert!(!LockedMemory::Limited(64 << 10).allows(need.rings));
-        assert!(!LockedMemory::Limited(511 << 10).allows(locked_memory_need(1, 64).rings));
-        assert!(LockedMemory::Limited(8 << 20).allows(need.total()));
-        assert!(LockedMemory::Unlimited.allows(u64::MAX));
+        assert!(need.rings > 64 << 10, "64 KiB are refused, not run into");
+        assert!(need.total() < 8 << 20, "8 MiB suffice for two shards");
+        assert!(locked_memory_need(1, 64).rings >= 512 << 10);
+        assert_eq!(compare(None, need).split(", ").last(), Some("no limit"));
         assert!(
             open_files_need(1) > 64,
             "64 open files are refused, not run into"
@@ -457,13 +340,10 @@ mod tests {
     }
 
     #[test]
-    fn probes_answer_and_leave_nothing_behind() {
+    fn the_file_system_of_what_is_there_and_of_what_is_not_yet() {
         let name = format!("corelog-machine-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).expect("made");
-        direct_io(&directory).expect("the directory can be written to");
-        assert!(flush_cost(&directory).expect("so it can") > Duration::ZERO);
-        assert_eq!(fs::read_dir(&directory).expect("there").count(), 0);
         assert!(file_system(&directory).expect("there").free > 0);
         fs::remove_dir(&directory).expect("empty");
         assert_eq!(existing(&directory.join("a/b")), std::env::temp_dir());

@@ -1,13 +1,17 @@
 //! Requests that change metadata: each is checked against the image and becomes records, or an error
 //! with its reason. Knows nothing of who asks or how records become durable.
 
-use alloc::collections::BTreeSet;
+mod configs;
+#[cfg(test)]
+mod tests;
+
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::config::{self, Configs, Resolved};
+pub use configs::{Edit, Resource, edit_configs, replace_configs};
+
 use super::image::{Image, Topic};
 use super::record::Record;
 use crate::ids::TopicId;
@@ -120,11 +124,10 @@ pub fn create_topic(
             format!("Topic '{}' already exists.", topic.name),
         );
     }
-    let same_metric = |known: &&Topic| {
-        known.name.len() == topic.name.len()
-            && known.name.replace('.', "_") == topic.name.replace('.', "_")
-    };
-    if let Some(known) = image.topics().find(same_metric) {
+    if let Some(known) = image
+        .topics()
+        .find(|known| collide(&known.name, &topic.name))
+    {
         let (name, known) = (&topic.name, &known.name);
         return refuse(
             Code::InvalidTopic,
@@ -132,7 +135,7 @@ pub fn create_topic(
         );
     }
     let assignments = if topic.assignments.is_empty() {
-        automatic(image, limits, topic)?
+        automatic(limits, topic)?
     } else {
         manual(limits, topic)?
     };
@@ -142,22 +145,20 @@ pub fn create_topic(
         name: topic.name.clone(),
         assignments,
     }];
-    let mut seen = BTreeSet::new();
-    for (key, value) in &topic.configs {
-        if !seen.insert(key) {
-            let message = format!("Config {key} is given more than once.");
-            return refuse(Code::InvalidConfig, message);
-        }
-        match value {
-            Some(value) => records.push(set_topic_config(id, key, value)?),
-            None => drop(config::find(key).map_err(invalid_config)?),
-        }
-    }
+    records.extend(configs::of_new_topic(limits, topic, id)?);
     Ok(records)
 }
 
-fn automatic(image: &Image, limits: &Limits, topic: &NewTopic) -> Result<Vec<Vec<i32>>, Refused> {
-    let _ = image;
+/// Metrics write '.' as '_', so two topics that differ only there would share theirs.
+fn collide(one: &str, other: &str) -> bool {
+    let alike = |pair: (u8, u8)| match pair {
+        (b'.' | b'_', b'.' | b'_') => true,
+        (one, other) => one == other,
+    };
+    one.len() == other.len() && one.bytes().zip(other.bytes()).all(alike)
+}
+
+fn automatic(limits: &Limits, topic: &NewTopic) -> Result<Vec<Vec<i32>>, Refused> {
     if !matches!(topic.replication_factor, -1 | 1) {
         let factor = topic.replication_factor;
         return refuse(
@@ -165,7 +166,10 @@ fn automatic(image: &Image, limits: &Limits, topic: &NewTopic) -> Result<Vec<Vec
             if factor < 1 {
                 "Replication factor must be larger than 0, or -1 to use the default value.".into()
             } else {
-                format!("Replication factor: {factor} larger than available brokers: 1.")
+                format!(
+                    "Unable to replicate the partition {factor} time(s): The target replication \
+                     factor of {factor} cannot be reached because only 1 broker(s) are registered."
+                )
             },
         );
     }
@@ -180,7 +184,7 @@ fn automatic(image: &Image, limits: &Limits, topic: &NewTopic) -> Result<Vec<Vec
         }
         _ => refuse(
             Code::InvalidPartitions,
-            "Number of partitions must be larger than 0, or -1 to use the default value.",
+            "Number of partitions was set to an invalid non-positive value.",
         ),
     }
 }
@@ -194,6 +198,13 @@ fn manual(limits: &Limits, topic: &NewTopic) -> Result<Vec<Vec<i32>>, Refused> {
     }
     let mut sorted = topic.assignments.clone();
     sorted.sort_by_key(|(index, _)| *index);
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let message = format!(
+            "Found multiple manual partition assignments for partition {}",
+            pair[0].0
+        );
+        return refuse(Code::InvalidAssignment, message);
+    }
     for (place, (index, replicas)) in sorted.iter().enumerate() {
         if usize::try_from(*index) != Ok(place) {
             return refuse(
@@ -207,14 +218,19 @@ fn manual(limits: &Limits, topic: &NewTopic) -> Result<Vec<Vec<i32>>, Refused> {
 }
 
 fn check_replicas(limits: &Limits, replicas: &[i32]) -> Result<(), Refused> {
-    if replicas == [limits.broker] {
-        return Ok(());
-    }
-    let broker = limits.broker;
-    refuse(
-        Code::InvalidAssignment,
-        format!("The assignment {replicas:?} must name the only broker, {broker}, once."),
-    )
+    let stranger = replicas.iter().find(|replica| **replica != limits.broker);
+    let message = match (replicas, stranger) {
+        ([], _) => "The manual partition assignment includes an empty replica list.".into(),
+        (_, Some(stranger)) => format!(
+            "The manual partition assignment includes broker {stranger}, but no such broker is \
+             registered."
+        ),
+        ([_], None) => return Ok(()),
+        ([broker, ..], None) => {
+            format!("The manual partition assignment includes the broker {broker} more than once.")
+        }
+    };
+    refuse(Code::InvalidAssignment, message)
 }
 
 fn within_policy(limits: &Limits, partitions: usize) -> Result<(), Refused> {
@@ -230,22 +246,6 @@ fn within_policy(limits: &Limits, partitions: usize) -> Result<(), Refused> {
 
 fn room_for(image: &Image, limits: &Limits, partitions: usize) -> Result<(), Refused> {
     within_policy(limits, image.partition_count() + partitions)
-}
-
-fn invalid_config(message: String) -> Refused {
-    Refused {
-        code: Code::InvalidConfig,
-        message,
-    }
-}
-
-fn set_topic_config(id: TopicId, key: &str, value: &str) -> Result<Record, Refused> {
-    let value = config::validate(key, value).map_err(invalid_config)?;
-    Ok(Record::TopicConfigSet {
-        id,
-        key: key.into(),
-        value: Some(value),
-    })
 }
 
 /// How a topic is named in a request.
@@ -300,9 +300,14 @@ pub fn create_partitions(
     let now = topic.partitions.len();
     let count = match usize::try_from(count) {
         Ok(count) if count > now => count,
+        Ok(count) if count == now => {
+            let message = format!("Topic already has {now} partition(s).");
+            return refuse(Code::InvalidPartitions, message);
+        }
         _ => {
             let message = format!(
-                "Topic currently has {now} partitions, which is not less than the requested {count}."
+                "The topic {name} currently has {now} partition(s); {count} would not be an \
+                 increase."
             );
             return refuse(Code::InvalidPartitions, message);
         }
@@ -321,7 +326,10 @@ pub fn create_partitions(
             let given = given.len();
             return refuse(
                 Code::InvalidAssignment,
-                format!("{added} partitions are added but {given} assignments are given."),
+                format!(
+                    "Attempted to add {added} additional partition(s), but only {given} \
+                     assignment(s) were specified."
+                ),
             );
         }
     };
@@ -331,162 +339,10 @@ pub fn create_partitions(
     }])
 }
 
-/// What a config change is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resource {
-    /// A topic by name.
-    Topic(String),
-    /// One broker, or the default of all.
-    Broker(Option<i32>),
-}
-
-/// One edit of IncrementalAlterConfigs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Edit {
-    /// SET.
-    Set(String),
-    /// DELETE: back to the default.
-    Delete,
-    /// APPEND to a list.
-    Append(String),
-    /// SUBTRACT from a list.
-    Subtract(String),
-}
-
-/// The records of IncrementalAlterConfigs: each config named is edited, all others stay.
-pub fn edit_configs(
-    image: &Image,
-    limits: &Limits,
-    statics: &Configs,
-    resource: &Resource,
-    edits: &[(String, Edit)],
-) -> Result<Vec<Record>, Refused> {
-    let mut seen = BTreeSet::new();
-    let mut records = Vec::with_capacity(edits.len());
-    for (key, edit) in edits {
-        if !seen.insert(key) {
-            let message = format!("Error due to duplicate config keys: {key}");
-            return refuse(Code::InvalidRequest, message);
-        }
-        records.push(match resource {
-            Resource::Topic(name) => {
-                let topic = find(image, &TopicName::Name(name.clone()))?;
-                let resolved = Resolved::new(image, statics, limits.broker, Some(topic));
-                let value = edited(key, edit, |key| resolved.get(key).to_string())?;
-                Record::TopicConfigSet {
-                    id: topic.id,
-                    key: key.clone(),
-                    value,
-                }
-            }
-            Resource::Broker(broker) => {
-                check_broker(limits, *broker)?;
-                let topic_key = topic_config_of_broker(key)?;
-                let resolved = Resolved::new(image, statics, limits.broker, None);
-                let value = edited(topic_key, edit, |key| resolved.get(key).to_string())?;
-                Record::BrokerConfigSet {
-                    broker: *broker,
-                    key: key.clone(),
-                    value,
-                }
-            }
-        });
-    }
-    if let (Resource::Topic(name), true) = (resource, edits.is_empty()) {
-        find(image, &TopicName::Name(name.clone()))?;
-    }
-    Ok(records)
-}
-
-fn edited(
-    key: &str,
-    edit: &Edit,
-    current: impl Fn(&str) -> String,
-) -> Result<Option<String>, Refused> {
-    config::find(key).map_err(invalid_config)?;
-    let value = match edit {
-        Edit::Delete => return Ok(None),
-        Edit::Set(value) => value.clone(),
-        Edit::Append(value) => {
-            config::edit_list(key, &current(key), value, true).map_err(invalid_config)?
-        }
-        Edit::Subtract(value) => {
-            config::edit_list(key, &current(key), value, false).map_err(invalid_config)?
-        }
-    };
-    config::validate(key, &value)
-        .map(Some)
-        .map_err(invalid_config)
-}
-
-fn check_broker(limits: &Limits, broker: Option<i32>) -> Result<(), Refused> {
-    match broker {
-        Some(broker) if broker != limits.broker => {
-            let us = limits.broker;
-            refuse(
-                Code::InvalidRequest,
-                format!("Unexpected broker id, expected {us}, but received {broker}"),
-            )
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The topic config whose default a broker config is.
-fn topic_config_of_broker(key: &str) -> Result<&'static str, Refused> {
-    let of_broker = |config: &&config::Config| config.broker_name == Some(key);
-    match config::TABLE.iter().find(of_broker) {
-        Some(config) => Ok(config.name),
-        None => refuse(
-            Code::InvalidConfig,
-            format!(
-                "Cannot update broker config {key}: it is unknown, or set in the broker's file."
-            ),
-        ),
-    }
-}
-
-/// The records of AlterConfigs: a resource has these configs and no others.
-pub fn replace_configs(
-    image: &Image,
-    limits: &Limits,
-    statics: &Configs,
-    resource: &Resource,
-    configs: &[(String, Option<String>)],
-) -> Result<Vec<Record>, Refused> {
-    let now: Vec<String> = match resource {
-        Resource::Topic(name) => {
-            let topic = find(image, &TopicName::Name(name.clone()))?;
-            topic.configs.keys().cloned().collect()
-        }
-        Resource::Broker(Some(broker)) => {
-            let configs = image.broker_configs(*broker);
-            configs
-                .into_iter()
-                .flat_map(|configs| configs.keys().cloned())
-                .collect()
-        }
-        Resource::Broker(None) => image.broker_defaults().keys().cloned().collect(),
-    };
-    let set = |(key, value): &(String, Option<String>)| {
-        (key.clone(), value.clone().map_or(Edit::Delete, Edit::Set))
-    };
-    let mut edits: Vec<(String, Edit)> = configs.iter().map(set).collect();
-    for key in now {
-        if !configs.iter().any(|(named, _)| *named == key) {
-            edits.push((key, Edit::Delete));
-        }
-    }
-    edit_configs(image, limits, statics, resource, &edits)
-}
-
-/// The first producer id of a fresh block, and the record that hands it out.
+/// The first producer id of a fresh block, and the record that hands it out. The 63 bits last longer
+/// than any disk; at their end the last block repeats rather than wraps.
 pub fn allocate_producer_ids(image: &Image) -> (i64, Record) {
-    let first = image.next_producer_id();
-    (
-        first,
-        Record::ProducerIdsAllocated {
-            next: first + PRODUCER_ID_BLOCK,
-        },
-    )
+    let first = image.next_producer_id().min(i64::MAX - PRODUCER_ID_BLOCK);
+    let next = first + PRODUCER_ID_BLOCK;
+    (first, Record::ProducerIdsAllocated { next })
 }

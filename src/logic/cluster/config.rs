@@ -1,20 +1,28 @@
 //! Topic configs: what each is called, may hold and defaults to, and what a topic's configs resolve
 //! to. Knows nothing of who set them or of the wire.
 
-mod describe;
 mod table;
 mod value;
 
+mod broker;
+mod describe;
+
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
+use alloc::vec::Vec;
 
-pub use describe::{Described, Source, Synonym, describe_broker, describe_topic};
-pub use table::{Config, TABLE};
-pub use value::Kind;
+pub use describe::{
+    Described, Source, Synonym, describe_broker, describe_broker_defaults, describe_topic,
+};
+pub use table::{Config, NO_EFFECT, TABLE};
+pub use value::{Kind, VALUE_BYTES_MAX};
 
 use super::image::{Image, Topic};
 use crate::partition::leader::{Durability, Rules};
+
+/// Of a value that is refused, so many characters are shown.
+const SHOWN_CHARS_MAX: usize = 200;
 
 /// Configs by name.
 pub type Configs = BTreeMap<String, String>;
@@ -27,13 +35,60 @@ pub fn find(name: &str) -> Result<&'static Config, String> {
         .ok_or_else(|| format!("Unknown topic config name: {name}"))
 }
 
+/// The topic config whose default this broker config is.
+pub fn find_by_broker_name(name: &str) -> Option<&'static Config> {
+    TABLE.iter().find(|config| config.broker_name == Some(name))
+}
+
+/// Whether brokers know a setting of this name that only their file can change.
+pub fn is_broker_setting(name: &str) -> bool {
+    broker::find(name).is_some()
+}
+
 /// Checks a value for a topic config and returns it as it is kept.
 pub fn validate(name: &str, value: &str) -> Result<String, String> {
-    let config = find(name)?;
-    config
-        .kind
-        .check(value.trim())
-        .map_err(|problem| format!("Invalid value {value} for configuration {name}: {problem}"))
+    check(name, find(name)?.kind, value)
+}
+
+fn check(name: &str, kind: Kind, value: &str) -> Result<String, String> {
+    kind.check(value.trim()).map_err(|problem| {
+        // The complaint goes back to whoever sent the value: not all of a megabyte.
+        let shown: String = value.chars().take(SHOWN_CHARS_MAX).collect();
+        format!("Invalid value {shown} for configuration {name}: {problem}")
+    })
+}
+
+/// What is wrong with a broker's settings from its file, by the brokers' names for them: values that
+/// are not allowed and names that no broker knows.
+pub fn check_statics(statics: &Configs) -> Vec<String> {
+    let problem = |(name, value): (&String, &String)| {
+        let kind = find_by_broker_name(name).map(|config| config.kind);
+        match kind.or_else(|| broker::find(name).map(|setting| setting.kind)) {
+            Some(kind) => check(name, kind, value).err(),
+            None => Some(format!("Unknown broker config name: {name}")),
+        }
+    };
+    statics.iter().filter_map(problem).collect()
+}
+
+/// What is wrong with a topic's configs taken together, each being allowed by itself.
+pub fn check_together(resolved: &Resolved<'_>) -> Result<(), String> {
+    if resolved.get("remote.storage.enable") == "true" {
+        return Err(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be \
+                    configured with remote log storage."
+                .into(),
+        );
+    }
+    let least = resolved.number("min.compaction.lag.ms");
+    let most = resolved.number("max.compaction.lag.ms");
+    if least > most {
+        return Err(format!(
+            "conflict topic config setting min.compaction.lag.ms ({least}) > \
+             max.compaction.lag.ms ({most})"
+        ));
+    }
+    Ok(())
 }
 
 /// A topic's configs after all sources: the topic's own, then the broker's, then the default.
@@ -61,23 +116,16 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// The value of a config in the table.
+    /// The value of a config in the table: from the first source that has one which is allowed. Others
+    /// can only come from a file or an older version, and are passed over.
     pub fn get(&self, name: &str) -> &'a str {
         let config = TABLE.iter().find(|config| config.name == name);
         let config = config.expect("only configs in the table are asked for");
-        self.topic
-            .and_then(|topic| topic.configs.get(name))
-            .or_else(|| self.from_broker(config))
-            .map_or(config.default, String::as_str)
-    }
-
-    fn from_broker(&self, config: &Config) -> Option<&'a String> {
-        let synonym = config.broker_name?;
-        self.image
-            .broker_configs(self.broker)
-            .and_then(|configs| configs.get(synonym))
-            .or_else(|| self.image.broker_defaults().get(synonym))
-            .or_else(|| self.statics.get(synonym))
+        let sources = sources(self.image, self.statics, self.broker, self.topic, config);
+        sources
+            .into_iter()
+            .next()
+            .map_or(config.default, |(_, _, value)| value)
     }
 
     /// A whole number. What is in the table or was validated is one.
@@ -106,27 +154,62 @@ impl<'a> Resolved<'a> {
     }
 }
 
+/// Where a config has an allowed value: the source, the config's name there and the value, the
+/// winning one first. The default is not among them.
+fn sources<'a>(
+    image: &'a Image,
+    statics: &'a Configs,
+    broker: i32,
+    topic: Option<&'a Topic>,
+    config: &'static Config,
+) -> Vec<(Source, &'static str, &'a str)> {
+    let mut found = Vec::new();
+    let mut look = |configs: Option<&'a Configs>, source, name: Option<&'static str>| {
+        let entry = configs
+            .zip(name)
+            .and_then(|(configs, name)| Some((name, configs.get(name)?)));
+        if let Some((name, value)) = entry
+            && config.kind.check(value).is_ok()
+        {
+            found.push((source, name, value.as_str()));
+        }
+    };
+    look(
+        topic.map(|topic| &topic.configs),
+        Source::DynamicTopic,
+        Some(config.name),
+    );
+    look(
+        image.broker_configs(broker),
+        Source::DynamicBroker,
+        config.broker_name,
+    );
+    look(
+        Some(image.broker_defaults()),
+        Source::DynamicDefaultBroker,
+        config.broker_name,
+    );
+    look(Some(statics), Source::StaticBroker, config.broker_name);
+    found
+}
+
 /// Applies APPEND or SUBTRACT to a list config's value.
 pub fn edit_list(name: &str, current: &str, edit: &str, append: bool) -> Result<String, String> {
-    let config = find(name)?;
-    if !matches!(config.kind, Kind::List(_)) {
+    if !find(name)?.kind.is_list() {
         return Err(format!(
             "Config value append or subtract is not allowed for config key: {name}, because its \
              type is not a list"
         ));
     }
-    let mut items: alloc::vec::Vec<&str> = current
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-        .collect();
-    for item in edit.split(',').map(str::trim) {
-        items.retain(|known| *known != item);
-        if append {
-            items.push(item);
+    let mut kept = value::items(current);
+    for item in value::items(edit) {
+        if !append {
+            kept.retain(|known| *known != item);
+        } else if !kept.contains(&item) {
+            kept.push(item);
         }
     }
-    Ok(items.join(",").to_string())
+    Ok(kept.join(","))
 }
 
 #[cfg(test)]
@@ -217,6 +300,72 @@ mod tests {
             value,
         });
         assert_eq!(get(&image, &statics), 8);
+    }
+
+    #[test]
+    fn a_value_that_is_not_allowed_is_passed_over() {
+        let image = Image::default();
+        let mut statics = Configs::new();
+        statics.insert("log.segment.bytes".into(), "lots".into());
+        let resolved = Resolved::new(&image, &statics, 1, None);
+        assert_eq!(resolved.number("segment.bytes"), 1 << 30);
+    }
+
+    #[test]
+    fn a_brokers_file_is_checked_by_the_same_table() {
+        let mut statics = Configs::new();
+        for (name, value) in [
+            ("log.retention.ms", "-1"),
+            ("message.max.bytes", "-1"),
+            ("num.partitions", "3"),
+            ("node.id", "one"),
+            ("log.shiny", "1"),
+        ] {
+            statics.insert(name.into(), value.into());
+        }
+        assert_eq!(
+            check_statics(&statics),
+            [
+                "Unknown broker config name: log.shiny",
+                "Invalid value -1 for configuration message.max.bytes: Value must be at least 0",
+                "Invalid value one for configuration node.id: Not a number of type INT",
+            ]
+        );
+    }
+
+    #[test]
+    fn values_are_kept_in_one_form() {
+        for (name, value, kept) in [
+            ("preallocate", "TRUE", "true"),
+            ("retention.ms", " +07 ", "7"),
+            ("cleanup.policy", " delete ,compact,", "delete,compact"),
+            (
+                "leader.replication.throttled.replicas",
+                "0:1, 1:1",
+                "0:1,1:1",
+            ),
+            ("leader.replication.throttled.replicas", "*", "*"),
+            ("follower.replication.throttled.replicas", "", ""),
+            ("compression.gzip.level", "-1", "-1"),
+            ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+        ] {
+            assert_eq!(validate(name, value), Ok(kept.into()), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn complaints_name_value_config_and_reason_and_are_short() {
+        assert_eq!(
+            validate("compression.gzip.level", "0"),
+            Err(
+                "Invalid value 0 for configuration compression.gzip.level: Value must be between \
+                 1 and 9 or equal to -1"
+                    .into()
+            )
+        );
+        let huge = "9".repeat(VALUE_BYTES_MAX + 1);
+        let complaint = validate("leader.replication.throttled.replicas", &huge).unwrap_err();
+        assert!(complaint.len() < 400, "{complaint}");
     }
 
     #[test]

@@ -25,13 +25,16 @@ pub struct Topic {
 pub struct Partition {
     /// The brokers that hold it, the preferred leader first.
     pub replicas: Vec<i32>,
-    /// Who leads it.
+    /// Who leads it, or [`NO_LEADER`].
     pub leader: i32,
     /// Which leadership this is.
     pub leader_epoch: LeaderEpoch,
     /// The replicas that hold all that is committed.
     pub in_sync: Vec<i32>,
 }
+
+/// Nobody leads the partition.
+pub const NO_LEADER: i32 = -1;
 
 /// All metadata at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +51,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// Applies one record. A record about a topic that is gone changes nothing.
+    /// Applies one record. One that does not fit, as about a topic that is gone or a name that is
+    /// taken, changes nothing: the records come from disk, and every replica must do the same.
     pub fn replay(&mut self, record: &Record) {
         match record {
             Record::TopicCreated {
@@ -56,6 +60,9 @@ impl Image {
                 name,
                 assignments,
             } => {
+                if self.topics.contains_key(id) || self.names.contains_key(name) {
+                    return;
+                }
                 let partitions: Vec<_> = assignments.iter().map(|it| Partition::new(it)).collect();
                 self.partitions += partitions.len();
                 self.names.insert(name.clone(), *id);
@@ -86,12 +93,23 @@ impl Image {
                     set(&mut topic.configs, key, value.as_ref());
                 }
             }
-            Record::BrokerConfigSet { broker, key, value } => {
-                let configs = match broker {
-                    Some(broker) => self.brokers.entry(*broker).or_default(),
-                    None => &mut self.broker_defaults,
-                };
+            Record::BrokerConfigSet {
+                broker: None,
+                key,
+                value,
+            } => {
+                set(&mut self.broker_defaults, key, value.as_ref());
+            }
+            Record::BrokerConfigSet {
+                broker: Some(broker),
+                key,
+                value,
+            } => {
+                let configs = self.brokers.entry(*broker).or_default();
                 set(configs, key, value.as_ref());
+                if configs.is_empty() {
+                    self.brokers.remove(broker);
+                }
             }
             Record::ProducerIdsAllocated { next } => {
                 self.next_producer_id = self.next_producer_id.max(*next);
@@ -151,6 +169,21 @@ impl Image {
         self.next_producer_id
     }
 
+    /// A number that equal images share and different ones do not, but for chance (FNV-1a over their
+    /// records' bytes): replicas compare it at equal applied index (invariant 33).
+    pub fn state_hash(&self) -> u64 {
+        let mut bytes = Vec::new();
+        self.records()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, record| {
+                bytes.clear();
+                record.encode(&mut bytes);
+                let step =
+                    |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+                bytes.iter().fold(hash, step)
+            })
+    }
+
     /// The records that make this image from nothing.
     pub fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
@@ -203,7 +236,7 @@ impl Image {
 
 impl Partition {
     fn new(replicas: &[i32]) -> Self {
-        let leader = *replicas.first().expect("a partition has a replica");
+        let leader = replicas.first().copied().unwrap_or(NO_LEADER);
         Self {
             replicas: replicas.to_vec(),
             leader,
@@ -224,6 +257,92 @@ fn set(configs: &mut BTreeMap<String, String>, key: &str, value: Option<&String>
 mod tests {
     use super::*;
     use alloc::vec;
+
+    fn created(id: u8, name: &str) -> Record {
+        let assignments = vec![vec![1], vec![1]];
+        Record::TopicCreated {
+            id: TopicId([id; 16]),
+            name: name.into(),
+            assignments,
+        }
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_changes_nothing() {
+        let mut image = Image::default();
+        image.replay(&created(1, "a"));
+        let before = image.clone();
+        image.replay(&created(1, "b"));
+        image.replay(&created(2, "a"));
+        let gone = TopicId([9; 16]);
+        image.replay(&Record::PartitionsAdded {
+            id: gone,
+            assignments: vec![vec![1]],
+        });
+        image.replay(&Record::TopicDeleted { id: gone });
+        image.replay(&Record::TopicConfigSet {
+            id: gone,
+            key: "k".into(),
+            value: Some("v".into()),
+        });
+        image.replay(&Record::BrokerConfigSet {
+            broker: Some(3),
+            key: "k".into(),
+            value: None,
+        });
+        image.replay(&Record::ProducerIdsAllocated { next: -5 });
+        assert_eq!(image, before);
+    }
+
+    #[test]
+    fn topics_come_in_the_order_of_their_names_from_any_name_on() {
+        let mut image = Image::default();
+        for (id, name) in [(1, "c"), (2, "a"), (3, "b")] {
+            image.replay(&created(id, name));
+        }
+        let names = |topics: &mut dyn Iterator<Item = &Topic>| {
+            topics.map(|topic| topic.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&mut image.topics()), ["a", "b", "c"]);
+        assert_eq!(names(&mut image.topics_from("aa")), ["b", "c"]);
+        assert_eq!(image.topic_by_name("b"), image.topic(TopicId([3; 16])));
+    }
+
+    #[test]
+    fn a_name_may_come_back_under_another_id() {
+        let mut image = Image::default();
+        image.replay(&created(1, "a"));
+        image.replay(&Record::TopicDeleted {
+            id: TopicId([1; 16]),
+        });
+        image.replay(&created(2, "a"));
+        assert_eq!(
+            image.topic_by_name("a").map(|topic| topic.id),
+            Some(TopicId([2; 16]))
+        );
+        assert_eq!(image.topic(TopicId([1; 16])), None);
+    }
+
+    #[test]
+    fn the_state_hash_tells_states_apart_and_not_histories() {
+        let (mut image, mut other) = (Image::default(), Image::default());
+        assert_eq!(image.state_hash(), other.state_hash());
+        image.replay(&created(1, "a"));
+        image.replay(&created(2, "b"));
+        assert_ne!(image.state_hash(), other.state_hash());
+        other.replay(&created(2, "b"));
+        other.replay(&created(1, "a"));
+        assert_eq!(image.state_hash(), other.state_hash());
+        let key = |value: Option<&str>| Record::BrokerConfigSet {
+            broker: Some(1),
+            key: "k".into(),
+            value: value.map(String::from),
+        };
+        image.replay(&key(Some("v")));
+        assert_ne!(image.state_hash(), other.state_hash());
+        image.replay(&key(None));
+        assert_eq!(image.state_hash(), other.state_hash());
+    }
 
     #[test]
     fn the_records_of_an_image_make_the_same_image() {

@@ -8,5 +8,5 @@ mod image;
 pub mod change;
 pub mod config;
 
-pub use image::{Image, Partition, Topic};
+pub use image::{Image, NO_LEADER, Partition, Topic};
 pub use record::{Record, RecordError};

@@ -67,7 +67,8 @@ const PRODUCER_IDS_ALLOCATED: u8 = 6;
 
 impl Record {
     /// Appends the record's bytes: a kind, then its fields, integers big endian, strings and lists
-    /// behind their length.
+    /// behind their length. The kind is also the version: a new layout gets a new kind, and what a
+    /// kind once meant it means for ever.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::TopicCreated {
@@ -131,10 +132,13 @@ impl Record {
                 value: take_option(bytes)?,
             }),
             BROKER_CONFIG_SET => {
-                let [present] = take(bytes)?;
-                let broker = i32::from_be_bytes(take(bytes)?);
+                let broker = match (take_flag(bytes)?, i32::from_be_bytes(take(bytes)?)) {
+                    (true, broker) => Some(broker),
+                    (false, 0) => None,
+                    (false, _) => return Err(RecordError),
+                };
                 Ok(Self::BrokerConfigSet {
-                    broker: (present == 1).then_some(broker),
+                    broker,
                     key: take_string(bytes)?,
                     value: take_option(bytes)?,
                 })
@@ -198,10 +202,20 @@ fn take_string(bytes: &mut &[u8]) -> Result<String, RecordError> {
         .map_err(|_| RecordError)
 }
 
+fn take_flag(bytes: &mut &[u8]) -> Result<bool, RecordError> {
+    match take(bytes)? {
+        [0] => Ok(false),
+        [1] => Ok(true),
+        _ => Err(RecordError),
+    }
+}
+
 fn take_option(bytes: &mut &[u8]) -> Result<Option<String>, RecordError> {
-    let [present] = take(bytes)?;
-    let string = take_string(bytes)?;
-    Ok((present == 1).then_some(string))
+    match (take_flag(bytes)?, take_string(bytes)?) {
+        (true, string) => Ok(Some(string)),
+        (false, string) if string.is_empty() => Ok(None),
+        (false, _) => Err(RecordError),
+    }
 }
 
 fn take_assignments(bytes: &mut &[u8]) -> Result<Vec<Vec<i32>>, RecordError> {
@@ -272,6 +286,44 @@ mod tests {
             assert_eq!(Record::decode(&mut rest), Ok(record));
         }
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn a_partition_without_replicas_is_no_record() {
+        let mut bytes = Vec::new();
+        let id = TopicId([9; 16]);
+        let assignments = vec![vec![]];
+        Record::PartitionsAdded { id, assignments }.encode(&mut bytes);
+        assert_eq!(Record::decode(&mut &bytes[..]), Err(RecordError));
+    }
+
+    #[test]
+    fn a_length_beyond_the_bytes_is_refused_before_anything_is_reserved() {
+        let mut bytes = vec![PARTITIONS_ADDED];
+        bytes.extend_from_slice(&[9; 16]);
+        bytes.extend_from_slice(&u32::MAX.to_be_bytes());
+        bytes.extend_from_slice(&[0; 16]);
+        assert_eq!(Record::decode(&mut &bytes[..]), Err(RecordError));
+    }
+
+    #[test]
+    fn what_decodes_encodes_to_the_same_bytes() {
+        for record in samples() {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            for at in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut changed = bytes.clone();
+                    changed[at] ^= 1 << bit;
+                    let mut rest = &changed[..];
+                    if let Ok(decoded) = Record::decode(&mut rest) {
+                        let mut again = Vec::new();
+                        decoded.encode(&mut again);
+                        assert_eq!(again, changed[..changed.len() - rest.len()], "{decoded:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -3,3 +3,5 @@
 pub mod leader;
 
 pub mod producers;
+
+pub mod fetch_session;

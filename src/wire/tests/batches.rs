@@ -97,14 +97,27 @@ fn a_good_batch_of_each_codec_is_described_and_reads_back() {
 }
 
 #[test]
-fn each_bad_header_gets_its_error() {
-    let i32_at = |at, value: i32| altered(at, &value.to_be_bytes());
-    let good = example(Compression::None);
-    let mut bit_flipped = good.to_vec();
-    *bit_flipped.last_mut().expect("not empty") ^= 1;
-    let mut log_append = good.to_vec();
-    batch::set_log_append_time(&mut log_append, 5);
-    let table: Vec<(&str, Vec<u8>, ErrorCode)> = vec![
+fn the_first_record_counts_for_the_largest_timestamp_and_for_the_missing_key() {
+    let mut builder = BatchBuilder::new(Compression::None);
+    for (timestamp, key) in [(5, Some(&b"k"[..])), (9, None), (9, None)] {
+        builder.push(timestamp, key, None, &[]);
+    }
+    let bytes = builder.finish().expect("builds");
+    let checked = batch::check(&bytes, &Limits::default()).expect("is accepted");
+    assert_eq!(
+        (checked[0].max_timestamp_delta, checked[0].keyless),
+        (1, Some(1))
+    );
+}
+
+#[test]
+fn a_batch_that_is_not_whole_or_not_magic_2_gets_its_error() {
+    let length = |value: i32| altered(batch::LENGTH_AT, &value.to_be_bytes());
+    let magic = |value: u8| altered(batch::MAGIC_AT, &[value]);
+    let good = example(Compression::None).to_vec();
+    let mut flipped = good.clone();
+    *flipped.last_mut().expect("not empty") ^= 1;
+    check_headers(&[
         ("nothing", vec![], ErrorCode::InvalidRecord),
         (
             "torn header",
@@ -116,191 +129,134 @@ fn each_bad_header_gets_its_error() {
             good[..good.len() - 1].to_vec(),
             ErrorCode::CorruptMessage,
         ),
-        (
-            "magic 1",
-            altered(batch::MAGIC_AT, &[1]),
-            ErrorCode::InvalidRecord,
-        ),
-        (
-            "magic 0",
-            altered(batch::MAGIC_AT, &[0]),
-            ErrorCode::InvalidRecord,
-        ),
-        (
-            "magic 3",
-            altered(batch::MAGIC_AT, &[3]),
-            ErrorCode::InvalidRecord,
-        ),
-        (
-            "negative length",
-            i32_at(batch::LENGTH_AT, -5),
-            ErrorCode::CorruptMessage,
-        ),
-        (
-            "short length",
-            i32_at(batch::LENGTH_AT, 48),
-            ErrorCode::CorruptMessage,
-        ),
-        (
-            "huge length",
-            i32_at(batch::LENGTH_AT, i32::MAX),
-            ErrorCode::CorruptMessage,
-        ),
-        ("a flipped bit", bit_flipped, ErrorCode::CorruptMessage),
-        (
-            "base offset",
-            altered(0, &7i64.to_be_bytes()),
-            ErrorCode::InvalidRecord,
-        ),
+        ("magic 0", magic(0), ErrorCode::InvalidRecord),
+        ("magic 1", magic(1), ErrorCode::InvalidRecord),
+        ("magic 3", magic(3), ErrorCode::InvalidRecord),
+        ("negative length", length(-5), ErrorCode::CorruptMessage),
+        ("short length", length(48), ErrorCode::CorruptMessage),
+        ("huge length", length(i32::MAX), ErrorCode::CorruptMessage),
+        ("a flipped bit", flipped, ErrorCode::CorruptMessage),
+    ]);
+}
+
+#[test]
+fn each_bad_header_gets_its_error() {
+    let attributes = |value: i16| altered(batch::ATTRIBUTES_AT, &value.to_be_bytes());
+    let count = |value: i32| altered(57, &value.to_be_bytes());
+    let base_offset = altered(batch::BASE_OFFSET_AT, &7i64.to_be_bytes());
+    let last_offset_delta = altered(23, &3i32.to_be_bytes());
+    let sequence = altered(53, &(-1i32).to_be_bytes());
+    let append_time = attributes(batch::LOG_APPEND_TIME);
+    check_headers(&[
+        ("base offset", base_offset, ErrorCode::InvalidRecord),
         (
             "control",
-            altered(21, &batch::CONTROL.to_be_bytes()),
+            attributes(batch::CONTROL),
             ErrorCode::InvalidRecord,
         ),
         (
             "delete horizon",
-            altered(21, &[0, 0x40]),
+            attributes(batch::DELETE_HORIZON),
             ErrorCode::InvalidRecord,
         ),
-        ("log append time", log_append, ErrorCode::InvalidTimestamp),
+        ("log append time", append_time, ErrorCode::InvalidTimestamp),
         (
             "codec 5",
-            altered(21, &[0, 5]),
+            attributes(5),
             ErrorCode::UnsupportedCompressionType,
         ),
         (
             "codec 7",
-            altered(21, &[0, 7]),
+            attributes(7),
             ErrorCode::UnsupportedCompressionType,
         ),
-        ("no sequence", i32_at(53, -1), ErrorCode::InvalidRecord),
-        ("count 0", i32_at(57, 0), ErrorCode::InvalidRecord),
-        ("count -1", i32_at(57, -1), ErrorCode::InvalidRecord),
-        ("count off", i32_at(57, 4), ErrorCode::InvalidRecord),
-        ("last offset off", i32_at(23, 3), ErrorCode::InvalidRecord),
+        ("no sequence", sequence, ErrorCode::InvalidRecord),
+        ("count 0", count(0), ErrorCode::InvalidRecord),
+        ("count -1", count(-1), ErrorCode::InvalidRecord),
+        ("count off", count(4), ErrorCode::InvalidRecord),
+        (
+            "last offset off",
+            last_offset_delta,
+            ErrorCode::InvalidRecord,
+        ),
         (
             "no records",
             with_content(0, 0, b""),
             ErrorCode::InvalidRecord,
         ),
-    ];
+    ]);
+}
+
+fn check_headers(table: &[(&str, Vec<u8>, ErrorCode)]) {
     for (name, batch, code) in table {
-        let error = refused(batch);
-        assert_eq!(error.code(), code, "{name}: {error}");
+        let error = refused(batch.clone());
+        assert_eq!(error.code(), *code, "{name}: {error}");
         assert_eq!(error.record_index(), None, "{name}: {error}");
     }
 }
 
+/// Length, attributes, timestamp delta, offset delta, key, value, header count: all least.
+const FIRST: &[u8] = &[12, 0, 0, 0, 1, 1, 0];
+
 #[test]
 fn each_bad_record_gets_its_error_and_its_index() {
-    // length, attributes, timestamp delta, offset delta, key, value, header count
-    const FIRST: &[u8] = &[12, 0, 0, 0, 1, 1, 0];
-    let second = |bytes: &[u8]| [FIRST, bytes].concat();
-    let record = |index, error| BatchError::Record { index, error };
-    let table: Vec<(&str, i32, Vec<u8>, BatchError)> = vec![
+    use RecordsError::{Malformed, OffsetDelta, TooFew, TooMany};
+    let table: &[(&str, i32, &[u8], RecordsError)] = &[
+        ("too few", 2, &[], TooFew),
+        ("too many", 1, FIRST, TooMany),
+        ("negative length", 2, &[11, 0, 0, 2, 1, 1, 0], Malformed),
+        ("length too long", 2, &[14, 0, 0, 2, 1, 1, 0], TooFew),
+        ("length too short", 2, &[10, 0, 0, 2, 1, 1, 0], Malformed),
         (
-            "too few",
+            "a byte after the last field",
             2,
-            FIRST.to_vec(),
-            record(1, RecordsError::TooFew),
+            &[14, 0, 0, 2, 1, 1, 0, 0],
+            Malformed,
         ),
-        (
-            "too many",
-            1,
-            second(FIRST),
-            record(1, RecordsError::TooMany),
-        ),
-        (
-            "negative length",
-            2,
-            second(&[11, 0, 0, 2, 1, 1, 0]),
-            record(1, RecordsError::Malformed),
-        ),
-        (
-            "length too long",
-            2,
-            second(&[14, 0, 0, 2, 1, 1, 0]),
-            record(1, RecordsError::TooFew),
-        ),
-        (
-            "length too short",
-            2,
-            second(&[10, 0, 0, 2, 1, 1, 0]),
-            record(1, RecordsError::Malformed),
-        ),
-        (
-            "same offset again",
-            2,
-            second(FIRST),
-            record(1, RecordsError::OffsetDelta),
-        ),
-        (
-            "key beyond record",
-            2,
-            second(&[12, 0, 0, 2, 8, 1, 0]),
-            record(1, RecordsError::Malformed),
-        ),
-        (
-            "value beyond record",
-            2,
-            second(&[12, 0, 0, 2, 1, 8, 0]),
-            record(1, RecordsError::Malformed),
-        ),
-        (
-            "negative headers",
-            2,
-            second(&[12, 0, 0, 2, 1, 1, 1]),
-            record(1, RecordsError::Malformed),
-        ),
-        (
-            "missing header",
-            2,
-            second(&[12, 0, 0, 2, 1, 1, 2]),
-            record(1, RecordsError::Malformed),
-        ),
+        ("same offset again", 2, FIRST, OffsetDelta),
+        ("key beyond record", 2, &[12, 0, 0, 2, 8, 1, 0], Malformed),
+        ("value beyond record", 2, &[12, 0, 0, 2, 1, 8, 0], Malformed),
+        ("negative headers", 2, &[12, 0, 0, 2, 1, 1, 1], Malformed),
+        ("missing header", 2, &[12, 0, 0, 2, 1, 1, 2], Malformed),
         (
             "null header key",
             2,
-            second(&[16, 0, 0, 2, 1, 1, 2, 1, 1]),
-            record(1, RecordsError::Malformed),
+            &[16, 0, 0, 2, 1, 1, 2, 1, 1],
+            Malformed,
         ),
-        (
-            "endless varint",
-            2,
-            second(&[0xff; 12]),
-            record(1, RecordsError::Malformed),
-        ),
-        (
-            "a timestamp beyond 64 bits",
-            1,
-            [
-                &[30, 0][..],
-                &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
-                &[0, 1, 1, 0],
-            ]
-            .concat(),
-            record(0, RecordsError::Timestamp),
-        ),
+        ("endless varint", 2, &[0xff; 12], Malformed),
     ];
-    for (name, count, content, expected) in table {
+    for &(name, count, second, error) in table {
         for compression in [Compression::None, Compression::Zstd] {
-            let content = match compression {
-                Compression::None => content.clone(),
-                _ => zstd::stream::encode_all(&content[..], 1).expect("compresses"),
-            };
-            let batch = with_content(compression.attributes(), count, &content);
-            let error = refused(batch);
-            assert_eq!(error, expected, "{name}, {compression:?}");
-            let code = match error {
-                BatchError::Record {
-                    error: RecordsError::Timestamp,
-                    ..
-                } => ErrorCode::InvalidTimestamp,
-                _ => ErrorCode::InvalidRecord,
-            };
-            assert_eq!(error.code(), code, "{name}");
+            let refused = refused(with_records(compression, count, &[FIRST, second].concat()));
+            let expected = BatchError::Record { index: 1, error };
+            assert_eq!(refused, expected, "{name}, {compression:?}");
+            assert_eq!(refused.code(), ErrorCode::InvalidRecord, "{name}");
         }
     }
+}
+
+#[test]
+fn a_timestamp_beyond_64_bits_is_an_invalid_timestamp() {
+    const DELTA: [u8; 10] = [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+    let content = [&[30, 0][..], &DELTA, &[0, 1, 1, 0]].concat();
+    let error = refused(with_records(Compression::None, 1, &content));
+    assert_eq!(
+        error,
+        BatchError::Record {
+            index: 0,
+            error: RecordsError::Timestamp
+        }
+    );
+    assert_eq!(error.code(), ErrorCode::InvalidTimestamp);
+}
+
+fn with_records(compression: Compression, count: i32, records: &[u8]) -> Vec<u8> {
+    let content = match compression {
+        Compression::None => records.to_vec(),
+        _ => zstd::stream::encode_all(records, 1).expect("compresses"),
+    };
+    with_content(compression.attributes(), count, &content)
 }
 
 #[test]
@@ -462,7 +418,14 @@ fn a_run_of_batches_ends_before_zeros_garbage_or_a_torn_batch() {
     let one = example(Compression::None);
     let two = example(Compression::Lz4);
     let run = [&one[..], &two].concat();
-    let tails: [&[u8]; 4] = [&[], &[0; 4096], &[0xff; 100], &two[..two.len() - 1]];
+    let magic_1 = altered(batch::MAGIC_AT, &[1]);
+    let tails: [&[u8]; 5] = [
+        &[],
+        &[0; 4096],
+        &[0xff; 100],
+        &two[..two.len() - 1],
+        &magic_1,
+    ];
     for tail in tails {
         let bytes = [&run[..], tail].concat();
         let mut batches = batch::split(&bytes);

@@ -1,5 +1,8 @@
 //! The one table of topic configs, with Kafka 4's names and defaults. Knows nothing of their effect.
 
+use alloc::format;
+use alloc::string::String;
+
 use super::value::Kind;
 
 /// One topic config.
@@ -18,6 +21,21 @@ pub struct Config {
     /// What it means, in a sentence.
     pub doc: &'static str,
 }
+
+impl Config {
+    /// What it means, and whether that is so here.
+    pub fn documentation(&self) -> String {
+        let Self { doc, effect, .. } = self;
+        if *effect {
+            (*doc).into()
+        } else {
+            format!("{doc} ({NO_EFFECT})")
+        }
+    }
+}
+
+/// What the documentation says of a config that corelog only keeps and shows.
+pub const NO_EFFECT: &str = "accepted, no effect in corelog";
 
 const MAX: i64 = i64::MAX;
 const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
@@ -47,8 +65,8 @@ const fn kept(
     broker_name: Option<&'static str>,
     default: &'static str,
     kind: Kind,
+    doc: &'static str,
 ) -> Config {
-    let doc = "accepted, no effect in corelog";
     Config {
         name,
         broker_name,
@@ -73,31 +91,37 @@ pub const TABLE: &[Config] = &[
         "compression.gzip.level",
         Some("compression.gzip.level"),
         "-1",
-        Kind::Int(-1, 9),
+        Kind::GzipLevel,
+        "The level at which the broker compresses with gzip.",
     ),
     kept(
         "compression.lz4.level",
         Some("compression.lz4.level"),
         "9",
         Kind::Int(1, 17),
+        "The level at which the broker compresses with lz4.",
     ),
     kept(
         "compression.type",
         Some("compression.type"),
         "producer",
         Kind::Text(CODECS),
+        "The codec in which batches are kept; with producer, as they were sent. Batches \
+         are always kept as sent.",
     ),
     kept(
         "compression.zstd.level",
         Some("compression.zstd.level"),
         "3",
         Kind::Int(-131_072, 22),
+        "The level at which the broker compresses with zstd.",
     ),
     kept(
         "delete.retention.ms",
         Some("log.cleaner.delete.retention.ms"),
         "86400000",
         Kind::Long(0, MAX),
+        "How long a compacted topic keeps the markers of deleted keys, in milliseconds.",
     ),
     acts(
         "durability",
@@ -112,24 +136,29 @@ pub const TABLE: &[Config] = &[
         Some("log.segment.delete.delay.ms"),
         "60000",
         Kind::Long(0, MAX),
+        "How long a deleted segment's file stays on disk, in milliseconds.",
     ),
     kept(
         "flush.messages",
         Some("log.flush.interval.messages"),
         FOREVER,
         Kind::Long(1, MAX),
+        "The log is flushed at least once in so many records.",
     ),
     kept(
         "flush.ms",
         Some("log.flush.interval.ms"),
         FOREVER,
         Kind::Long(0, MAX),
+        "A record is flushed after this many milliseconds at the latest.",
     ),
     kept(
         "follower.replication.throttled.replicas",
         None,
         "",
-        Kind::List(&[]),
+        Kind::Replicas,
+        "Replicas, as partition:broker or *, whose copying is slowed on the follower's \
+         side.",
     ),
     acts(
         "index.interval.bytes",
@@ -142,25 +171,33 @@ pub const TABLE: &[Config] = &[
         "leader.replication.throttled.replicas",
         None,
         "",
-        Kind::List(&[]),
+        Kind::Replicas,
+        "Replicas, as partition:broker or *, whose copying is slowed on the leader's \
+         side.",
     ),
     kept(
         "local.retention.bytes",
         Some("log.local.retention.bytes"),
         "-2",
         Kind::Long(-2, MAX),
+        "How many bytes of a partition stay on local disk when older data lies in \
+         remote storage; -2 means retention.bytes.",
     ),
     kept(
         "local.retention.ms",
         Some("log.local.retention.ms"),
         "-2",
         Kind::Long(-2, MAX),
+        "How long data stays on local disk when older data lies in remote storage; -2 \
+         means retention.ms.",
     ),
     kept(
         "max.compaction.lag.ms",
         Some("log.cleaner.max.compaction.lag.ms"),
         FOREVER,
         Kind::Long(1, MAX),
+        "After this many milliseconds a record is compacted whatever the share of old \
+         data.",
     ),
     acts(
         "max.message.bytes",
@@ -195,12 +232,14 @@ pub const TABLE: &[Config] = &[
         Some("log.cleaner.min.cleanable.ratio"),
         "0.5",
         Kind::Double(0.0, 1.0),
+        "The share of a log that must be uncompacted before it is compacted.",
     ),
     kept(
         "min.compaction.lag.ms",
         Some("log.cleaner.min.compaction.lag.ms"),
         "0",
         Kind::Long(0, MAX),
+        "For this many milliseconds a record is not compacted.",
     ),
     acts(
         "min.insync.replicas",
@@ -214,21 +253,46 @@ pub const TABLE: &[Config] = &[
         Some("log.preallocate"),
         "false",
         Kind::Boolean,
+        "Whether a new segment's file gets its full size at once. Corelog always does \
+         its own way.",
     ),
-    kept("remote.log.copy.disable", None, "false", Kind::Boolean),
-    kept("remote.log.delete.on.disable", None, "false", Kind::Boolean),
-    kept("remote.storage.enable", None, "false", Kind::Boolean),
+    kept(
+        "remote.log.copy.disable",
+        None,
+        "false",
+        Kind::Boolean,
+        "Whether data is no longer copied to remote storage.",
+    ),
+    kept(
+        "remote.log.delete.on.disable",
+        None,
+        "false",
+        Kind::Boolean,
+        "Whether remote data is deleted when remote storage is switched off.",
+    ),
+    kept(
+        "remote.storage.enable",
+        None,
+        "false",
+        Kind::Boolean,
+        "Whether old segments move to remote storage. Corelog has none, so only false \
+         is accepted.",
+    ),
     kept(
         "retention.bytes",
         Some("log.retention.bytes"),
         "-1",
         Kind::Long(-1, MAX),
+        "When a partition holds more bytes than this, its oldest segments are deleted; \
+         -1 means no limit.",
     ),
     kept(
         "retention.ms",
         Some("log.retention.ms"),
         "604800000",
         Kind::Long(-1, MAX),
+        "Segments whose newest record is older than this many milliseconds are deleted; \
+         -1 means never.",
     ),
     acts(
         "segment.bytes",
@@ -263,5 +327,6 @@ pub const TABLE: &[Config] = &[
         Some("unclean.leader.election.enable"),
         "false",
         Kind::Boolean,
+        "Whether a replica that lacks committed records may lead when no other is left.",
     ),
 ];

@@ -242,6 +242,26 @@ fn a_damaged_snapshot_is_an_error_and_never_a_panic() {
 }
 
 #[test]
+fn a_snapshot_with_impossible_values_is_refused_even_when_its_checksum_matches() {
+    let mut producers = Producers::new();
+    producers.replay(NOW, &batch(2, 5, 1), Offset(9));
+    let file = producers.encode_snapshot(|_| 0);
+    // The sign bits of producer id, epoch, last sequence and offset delta; then a delta above the
+    // last offset, which would put the first record before the log.
+    for (at, byte) in [(10, 0x80), (18, 0x80), (20, 0x80), (32, 0x80), (35, 10)] {
+        let mut wrong = file.clone();
+        wrong[at] = byte;
+        let read = Producers::decode_snapshot(NOW, &wrong, |_| 0).map(|_| ());
+        assert_eq!(read, Err(SnapshotError::Value), "byte {at}");
+    }
+    // Kafka writes no offset for a producer that has only ended a transaction: nothing to remember.
+    let mut marker_only = file.clone();
+    marker_only[24..32].fill(0xff);
+    let read = Producers::decode_snapshot(NOW, &marker_only, |_| 0).unwrap();
+    assert!(read.is_empty());
+}
+
+#[test]
 fn replaying_the_log_over_a_snapshot_changes_nothing() {
     let mut producers = Producers::new();
     let log: Vec<_> = (0..8)

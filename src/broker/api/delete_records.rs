@@ -1,0 +1,66 @@
+//! DeleteRecords (API 21): moves a partition's log start up. Knows nothing of segments.
+
+use logic::ids::{Offset, PartitionId};
+use wire::messages::DeleteRecordsRequestData;
+use wire::messages::delete_records_response::{
+    DeleteRecordsPartitionResult, DeleteRecordsResponseData, DeleteRecordsTopicResult,
+};
+use wire::response::Response;
+use wire::{ErrorCode, KafkaUuid};
+
+use super::{Context, Handled, topics};
+use crate::shard::mail::{Answer, Ask};
+
+/// Answers one request.
+pub async fn handle(context: &Context, request: DeleteRecordsRequestData) -> Handled {
+    let mut results = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let id = topics::resolve(&context.shard, &topic.name, &KafkaUuid::ZERO);
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in topic.partitions {
+            let before = Offset(asked.offset);
+            let deleted = match id {
+                Ok(topic) => {
+                    delete(
+                        context,
+                        PartitionId {
+                            topic,
+                            index: asked.partition_index,
+                        },
+                        before,
+                    )
+                    .await
+                }
+                Err(error) => Err(error),
+            };
+            let result = DeleteRecordsPartitionResult::default()
+                .with_partition_index(asked.partition_index)
+                .with_low_watermark(-1);
+            partitions.push(match deleted {
+                Ok(start) => result.with_low_watermark(start.0),
+                Err(error) => result.with_error_code(error.code()),
+            });
+        }
+        results.push(
+            DeleteRecordsTopicResult::default()
+                .with_name(topic.name)
+                .with_partitions(partitions),
+        );
+    }
+    let response = DeleteRecordsResponseData::default().with_topics(results);
+    context.reply(&Response::DeleteRecords(response))
+}
+
+async fn delete(context: &Context, id: PartitionId, before: Offset) -> Result<Offset, ErrorCode> {
+    let owner = context
+        .shard
+        .metadata
+        .owner(id)
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let ask = Ask::DeleteRecords(vec![(id, before)]);
+    let Answer::Deleted(mut deleted) = context.shard.ask(owner, ask).await else {
+        unreachable!("a deletion is answered by the new start");
+    };
+    let outcome = deleted.pop().expect("one question has one answer");
+    outcome.map_err(topics::error_code)
+}

@@ -1,0 +1,301 @@
+//! Produce (API 0): checks each batch, hands it to its partition's owner in arrival order, and answers
+//! when the leaders do. Knows nothing of offsets or producers: leaders decide those.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use logic::ids::PartitionId;
+use logic::partition::leader::{Acks, Batch, Outcome, Refused as LeaderRefused};
+use logic::partition::producers::{BatchSummary, Refusal};
+use wire::batch::{self, CheckedBatch};
+use wire::messages::ProduceRequestData;
+use wire::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponseData, TopicProduceResponse,
+};
+use wire::response::Response;
+use wire::{ErrorCode, KafkaString};
+
+use super::{Context, Handled, Started, topics};
+use crate::shard::calls::Call;
+use crate::shard::mail::{Answer, Ask, ProduceItem, Refused, ShardId};
+
+/// From this version on batches may be compressed with Zstandard (KIP-110).
+const FIRST_VERSION_WITH_ZSTD: i16 = 7;
+
+/// Where one answer of a shard goes in the response: topic and partition by their order in it.
+type Place = (usize, usize);
+
+/// Batches for one shard and where each one's answer goes.
+type ForShard = (Vec<ProduceItem>, Vec<Place>);
+
+/// Checks and enqueues; the reply is in the future.
+pub fn start(context: Context, request: ProduceRequestData) -> Started {
+    let acks = match request.acks {
+        0 => Acks::None,
+        1 => Acks::Leader,
+        -1 => Acks::All,
+        _ => {
+            return Started::Done(refuse_all(
+                &context,
+                request,
+                ErrorCode::InvalidRequiredAcks,
+            ));
+        }
+    };
+    if request.transactional_id.is_some() {
+        let error = ErrorCode::TransactionalIdAuthorizationFailed;
+        return Started::Done(refuse_all(&context, request, error));
+    }
+    let zstd = context.header.api_version >= FIRST_VERSION_WITH_ZSTD;
+    let limits = batch::Limits {
+        zstd,
+        ..batch::Limits::default()
+    };
+    let mut by_shard: BTreeMap<ShardId, ForShard> = BTreeMap::new();
+    let mut responses = Vec::with_capacity(request.topic_data.len());
+    for (at, topic) in request.topic_data.into_iter().enumerate() {
+        let id = topics::resolve(&context.shard, &topic.name, &topic.topic_id);
+        let mut partitions = Vec::with_capacity(topic.partition_data.len());
+        for (within, partition) in topic.partition_data.into_iter().enumerate() {
+            let mut response = unanswered(partition.index);
+            let place = (at, within);
+            let admitted = id.map_err(Unfit::from).and_then(|topic| {
+                let id = PartitionId {
+                    topic,
+                    index: partition.index,
+                };
+                let unknown = ErrorCode::UnknownTopicOrPartition;
+                let owner = context.shard.metadata.owner(id).ok_or(unknown)?;
+                Ok((owner, item(id, partition.records, limits)?))
+            });
+            match admitted {
+                Ok((owner, item)) => {
+                    let (items, places) = by_shard.entry(owner).or_default();
+                    items.push(item);
+                    places.push(place);
+                }
+                Err(unfit) => unfit.tell(&mut response),
+            }
+            partitions.push(response);
+        }
+        responses.push(
+            TopicProduceResponse::default()
+                .with_name(topic.name)
+                .with_topic_id(topic.topic_id)
+                .with_partition_responses(partitions),
+        );
+    }
+    let calls: Vec<(Call, Vec<Place>)> = by_shard
+        .into_iter()
+        .map(|(owner, (items, places))| {
+            (context.shard.ask(owner, Ask::Produce(acks, items)), places)
+        })
+        .collect();
+    Started::Pending(Box::pin(finish(context, acks, responses, calls)))
+}
+
+/// Waits for the leaders and answers.
+async fn finish(
+    context: Context,
+    acks: Acks,
+    mut responses: Vec<TopicProduceResponse>,
+    calls: Vec<(Call, Vec<Place>)>,
+) -> Handled {
+    for (call, places) in calls {
+        let Answer::Produced(outcomes) = call.await else {
+            unreachable!("a produce is answered by outcomes");
+        };
+        for ((topic, partition), outcome) in places.into_iter().zip(outcomes) {
+            tell(
+                &mut responses[topic].partition_responses[partition],
+                outcome,
+            );
+        }
+    }
+    let failed = |topic: &TopicProduceResponse| {
+        topic
+            .partition_responses
+            .iter()
+            .any(|partition| partition.error_code != 0)
+    };
+    if acks == Acks::None {
+        // The client learns of a failure only by losing its connection, as with Kafka.
+        return if responses.iter().any(failed) {
+            Handled::Close
+        } else {
+            Handled::Nothing
+        };
+    }
+    let response = ProduceResponseData::default().with_responses(responses);
+    context.reply(&Response::Produce(response))
+}
+
+/// Why a batch never reached its leader.
+struct Unfit {
+    error: ErrorCode,
+    record: Option<u32>,
+    message: Option<String>,
+}
+
+impl From<ErrorCode> for Unfit {
+    fn from(error: ErrorCode) -> Self {
+        Self {
+            error,
+            record: None,
+            message: None,
+        }
+    }
+}
+
+impl Unfit {
+    fn tell(self, response: &mut PartitionProduceResponse) {
+        response.error_code = self.error.code();
+        let message = self.message.map(KafkaString::from);
+        if let Some(record) = self.record {
+            let batch_index = i32::try_from(record).unwrap_or(i32::MAX);
+            response.record_errors = vec![
+                BatchIndexAndErrorMessage::default()
+                    .with_batch_index(batch_index)
+                    .with_batch_index_error_message(message.clone()),
+            ];
+        }
+        response.error_message = message;
+    }
+}
+
+/// Checks the one batch that a partition's records may hold.
+fn item(
+    partition: PartitionId,
+    records: Option<Bytes>,
+    limits: batch::Limits,
+) -> Result<ProduceItem, Unfit> {
+    let invalid = |message: &str| Unfit {
+        error: ErrorCode::InvalidRecord,
+        record: None,
+        message: Some(message.to_owned()),
+    };
+    let records = records.ok_or_else(|| invalid("the partition carries no records"))?;
+    let batches = batch::check(&records, &limits).map_err(|error| Unfit {
+        error: error.code(),
+        record: error.record_index(),
+        message: Some(error.to_string()),
+    })?;
+    let [checked] = <[CheckedBatch; 1]>::try_from(batches)
+        .map_err(|_| invalid("exactly one record batch per partition is allowed"))?;
+    if checked.is_transactional {
+        return Err(ErrorCode::InvalidTxnState.into());
+    }
+    Ok(ProduceItem {
+        partition,
+        batch: summary(&checked),
+        bytes: checked.bytes,
+    })
+}
+
+fn summary(checked: &CheckedBatch) -> Batch {
+    Batch {
+        bytes: u32::try_from(checked.bytes.len()).unwrap_or(u32::MAX),
+        summary: BatchSummary {
+            producer_id: checked.producer_id,
+            epoch: checked.producer_epoch,
+            base_sequence: checked.base_sequence,
+            record_count: checked.record_count,
+            timestamp: checked.max_timestamp,
+        },
+        timestamp_min: logic::ids::Timestamp(checked.min_timestamp),
+        timestamp_max: logic::ids::Timestamp(checked.max_timestamp),
+        keyless: checked.keyless,
+    }
+}
+
+fn unanswered(index: i32) -> PartitionProduceResponse {
+    PartitionProduceResponse::default()
+        .with_index(index)
+        .with_base_offset(-1)
+        .with_log_append_time_ms(-1)
+        .with_log_start_offset(-1)
+}
+
+fn refuse_all(context: &Context, request: ProduceRequestData, error: ErrorCode) -> Handled {
+    let refuse = |index| {
+        let mut response = unanswered(index);
+        response.error_code = error.code();
+        response
+    };
+    let topics = request.topic_data.into_iter().map(|topic| {
+        let partitions = topic
+            .partition_data
+            .iter()
+            .map(|partition| refuse(partition.index));
+        TopicProduceResponse::default()
+            .with_partition_responses(partitions.collect())
+            .with_name(topic.name)
+            .with_topic_id(topic.topic_id)
+    });
+    let response = ProduceResponseData::default().with_responses(topics.collect());
+    context.reply(&Response::Produce(response))
+}
+
+fn tell(response: &mut PartitionProduceResponse, outcome: Result<Outcome, Refused>) {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(refused) => {
+            response.error_code = topics::error_code(refused).code();
+            return;
+        }
+    };
+    response.log_start_offset = outcome.log_start.0;
+    match outcome.result {
+        Ok(base_offset) => {
+            response.base_offset = base_offset.0;
+            response.log_append_time_ms = outcome.append_time.map_or(-1, |time| time.0);
+        }
+        Err(refused) => refusal(refused).tell(response),
+    }
+}
+
+/// The one place where a leader's refusal becomes Kafka's error.
+fn refusal(refused: LeaderRefused) -> Unfit {
+    let (error, record, message) = match refused {
+        LeaderRefused::TooLarge => (
+            ErrorCode::MessageTooLarge,
+            None,
+            "the batch is larger than max.message.bytes",
+        ),
+        LeaderRefused::Keyless(record) => (
+            ErrorCode::InvalidRecord,
+            Some(record),
+            "Compacted topic cannot accept message without key",
+        ),
+        LeaderRefused::Timestamp => (
+            ErrorCode::InvalidTimestamp,
+            None,
+            "a timestamp is outside message.timestamp.before.max.ms and .after.max.ms",
+        ),
+        LeaderRefused::NotEnoughReplicas => (
+            ErrorCode::NotEnoughReplicas,
+            None,
+            "fewer in-sync replicas than min.insync.replicas",
+        ),
+        LeaderRefused::Producer(Refusal::OutOfOrderSequence) => (
+            ErrorCode::OutOfOrderSequenceNumber,
+            None,
+            "the batch does not follow the producer's last one",
+        ),
+        LeaderRefused::Producer(Refusal::InvalidProducerEpoch) => (
+            ErrorCode::InvalidProducerEpoch,
+            None,
+            "a newer epoch of this producer has written",
+        ),
+        LeaderRefused::Storage => (
+            ErrorCode::KafkaStorageError,
+            None,
+            "the log failed and is offline until a restart",
+        ),
+    };
+    Unfit {
+        error,
+        record,
+        message: Some(message.to_owned()),
+    }
+}

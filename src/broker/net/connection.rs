@@ -1,0 +1,310 @@
+//! One client's connection: reads frames, hands them on, sends the replies in request order. Knows
+//! the length prefix of a frame and nothing of what is inside.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use reactor::socket::Socket;
+
+use crate::api::{self, Client, Handled, Pending, Started};
+use crate::shard::budget::Reserved;
+use crate::shard::mail::{Chunk, Placed};
+use crate::shard::{Limits, Shard};
+
+/// Requests of one connection that may be in the broker at once; the next one is not read before the
+/// oldest is answered.
+const IN_FLIGHT_MAX: usize = 64;
+/// Frames up to this size share a receive buffer; a larger one is received into a buffer of its own,
+/// without a copy.
+const SHARED_FRAME_BYTES_MAX: usize = 16 * 1024;
+/// Chunks that one send gathers at most.
+const GATHER_CHUNKS_MAX: usize = 256;
+
+/// The connection as its own tasks and the deadline sweeper see it.
+pub struct Connection {
+    socket: Socket,
+    shard: Rc<Shard>,
+    client: Rc<Client>,
+    replies: RefCell<VecDeque<Slot>>,
+    /// The name of the reply slot at the front, so that a handler finds its own.
+    front: Cell<u64>,
+    reader: RefCell<Option<Waker>>,
+    writer: RefCell<Option<Waker>>,
+    closing: Cell<bool>,
+    /// When the client is given up, in nanoseconds of the monotonic clock; see [`Connection::wait_for`].
+    deadline: Cell<u64>,
+}
+
+enum Slot {
+    Open,
+    Done(Handled, Option<Reserved>),
+}
+
+/// What the client is expected to do next, each with its own deadline.
+enum Expect {
+    FirstFrame,
+    RestOfFrame,
+    NextFrame,
+}
+
+impl Connection {
+    /// Takes over an accepted socket.
+    pub fn new(shard: Rc<Shard>, placed: Placed) -> io::Result<Rc<Self>> {
+        let client = Rc::new(Client::new(placed.peer, placed.local));
+        let socket = Socket::new(&shard.reactor, placed.fd)?;
+        let connection = Rc::new(Self {
+            socket,
+            shard,
+            client,
+            replies: RefCell::default(),
+            front: Cell::new(0),
+            reader: RefCell::default(),
+            writer: RefCell::default(),
+            closing: Cell::new(false),
+            deadline: Cell::new(u64::MAX),
+        });
+        connection.expect(&Expect::FirstFrame);
+        Ok(connection)
+    }
+
+    /// Serves the client until it leaves, breaks the protocol or is given up.
+    pub async fn run(self: Rc<Self>) {
+        let writer = self.clone();
+        reactor::spawn(async move {
+            if let Err(error) = writer.write_replies().await {
+                writer.note(&error);
+            }
+            writer.close();
+        });
+        if let Err(error) = self.read_requests().await {
+            self.note(&error);
+        }
+        self.close();
+    }
+
+    /// Ends the connection if its deadline has passed.
+    pub fn sweep(&self, now: u64) {
+        if self.deadline.get() <= now {
+            self.close();
+        }
+    }
+
+    /// Ends the connection: pending reads and writes on it fail, queued replies are dropped.
+    pub fn close(&self) {
+        self.closing.set(true);
+        self.socket.shutdown();
+        wake(&self.reader);
+        wake(&self.writer);
+    }
+
+    /// No reply is owed.
+    pub fn drained(&self) -> bool {
+        self.replies.borrow().is_empty()
+    }
+
+    fn note(&self, error: &io::Error) {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+        let left = matches!(
+            error.kind(),
+            ConnectionReset | BrokenPipe | NotConnected | UnexpectedEof
+        );
+        if !left && !self.closing.get() {
+            eprintln!(
+                "warning: connection from {} closed: {error}",
+                self.client.peer
+            );
+        }
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.shard.limits
+    }
+
+    fn expect(&self, what: &Expect) {
+        let wait: Duration = match what {
+            Expect::FirstFrame => self.limits().first_frame_wait,
+            Expect::RestOfFrame => self.limits().frame_wait,
+            Expect::NextFrame => self.limits().idle_wait,
+        };
+        let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        self.deadline
+            .set(reactor::timer::monotonic_nanos().saturating_add(nanos));
+    }
+
+    async fn read_requests(self: &Rc<Self>) -> io::Result<()> {
+        let mut received = BytesMut::new();
+        while let Some((frame, reserved)) = self.read_frame(&mut received).await? {
+            self.room().await;
+            if self.closing.get() {
+                break;
+            }
+            let slot = self.open_slot();
+            match api::start(&self.shard, &self.client, frame).await {
+                Started::Done(handled) => self.fill(slot, handled, Some(reserved)),
+                Started::Pending(future) => self.finish_later(slot, future, reserved),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_later(self: &Rc<Self>, slot: u64, future: Pending, reserved: Reserved) {
+        let connection = self.clone();
+        reactor::spawn(async move {
+            let handled = future.await;
+            connection.fill(slot, handled, Some(reserved));
+        });
+    }
+
+    /// The next frame without its length prefix, or `None` when the client has left between frames.
+    async fn read_frame(&self, received: &mut BytesMut) -> io::Result<Option<(Bytes, Reserved)>> {
+        while received.len() < 4 {
+            if self.socket.recv(received).await? == 0 {
+                return if received.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(torn())
+                };
+            }
+        }
+        let length = received.get_i32();
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= self.limits().frame_bytes_max)
+            .ok_or_else(|| {
+                let limit = self.limits().frame_bytes_max;
+                let problem = format!("frame length {length} is not between 0 and {limit}");
+                io::Error::new(io::ErrorKind::InvalidData, problem)
+            })?;
+        if received.len() < length {
+            self.expect(&Expect::RestOfFrame);
+        }
+        let reserved = self.shard.budget.reserve(length).await;
+        if length <= SHARED_FRAME_BYTES_MAX {
+            while received.len() < length {
+                if self.socket.recv(received).await? == 0 {
+                    return Err(torn());
+                }
+            }
+            let frame = received.split_to(length).freeze();
+            self.expect(&Expect::NextFrame);
+            return Ok(Some((frame, reserved)));
+        }
+        let mut frame = BytesMut::with_capacity(length);
+        let have = received.len().min(length);
+        frame.extend_from_slice(&received.split_to(have));
+        let frame = self.socket.recv_exact(frame, length - have).await?;
+        self.expect(&Expect::NextFrame);
+        Ok(Some((frame.freeze(), reserved)))
+    }
+
+    /// Waits until one more request may be in the broker.
+    async fn room(&self) {
+        poll_fn(|context| {
+            if self.closing.get() || self.replies.borrow().len() < IN_FLIGHT_MAX {
+                return Poll::Ready(());
+            }
+            *self.reader.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn open_slot(&self) -> u64 {
+        let mut replies = self.replies.borrow_mut();
+        replies.push_back(Slot::Open);
+        self.front.get() + replies.len() as u64 - 1
+    }
+
+    fn fill(&self, slot: u64, handled: Handled, reserved: Option<Reserved>) {
+        let front = self.front.get();
+        let index = usize::try_from(slot - front).expect("a reply slot is filled once");
+        let mut replies = self.replies.borrow_mut();
+        replies[index] = Slot::Done(handled, reserved);
+        if index == 0 {
+            wake(&self.writer);
+        }
+    }
+
+    async fn write_replies(&self) -> io::Result<()> {
+        while let Some(chunks) = self.ready_replies().await {
+            let mut gathered: Vec<Bytes> = Vec::with_capacity(chunks.len());
+            for chunk in chunks {
+                match chunk {
+                    Chunk::Memory(bytes) => gathered.push(bytes),
+                    Chunk::File {
+                        file,
+                        position,
+                        len,
+                    } => {
+                        self.send(&mut gathered).await?;
+                        self.socket.send_file(&file, position, len).await?;
+                    }
+                }
+            }
+            self.send(&mut gathered).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, gathered: &mut Vec<Bytes>) -> io::Result<()> {
+        if gathered.is_empty() {
+            return Ok(());
+        }
+        self.socket.send(std::mem::take(gathered)).await
+    }
+
+    /// The replies that are ready at the front, gathered; `None` when the connection ends.
+    async fn ready_replies(&self) -> Option<Vec<Chunk>> {
+        poll_fn(|context| {
+            if self.closing.get() {
+                return Poll::Ready(None);
+            }
+            let mut chunks = Vec::new();
+            let mut replies = self.replies.borrow_mut();
+            while chunks.len() < GATHER_CHUNKS_MAX
+                && matches!(replies.front(), Some(Slot::Done(..)))
+            {
+                let Some(Slot::Done(handled, _reserved)) = replies.pop_front() else {
+                    break;
+                };
+                self.front.set(self.front.get() + 1);
+                match handled {
+                    Handled::Reply(reply) => chunks.extend(reply),
+                    Handled::Nothing => {}
+                    Handled::Close if chunks.is_empty() => return Poll::Ready(None),
+                    Handled::Close => {
+                        replies.push_front(Slot::Done(Handled::Close, None));
+                        self.front.set(self.front.get() - 1);
+                        break;
+                    }
+                }
+            }
+            wake(&self.reader);
+            if chunks.is_empty() {
+                *self.writer.borrow_mut() = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Some(chunks))
+        })
+        .await
+    }
+}
+
+fn wake(waker: &RefCell<Option<Waker>>) {
+    if let Some(waker) = waker.borrow_mut().take() {
+        waker.wake();
+    }
+}
+
+fn torn() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the client left in the middle of a frame",
+    )
+}

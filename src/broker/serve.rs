@@ -1,0 +1,293 @@
+//! Puts the broker together: data directory, recovery, one executor per shard, listener, signals.
+//! Knows the rooms, and nothing of what happens in them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use logic::cluster::Image;
+use logic::ids::PartitionId;
+use reactor::Reactor;
+use reactor::mailbox::{Bound, Receiver, Sender, mailbox};
+use reactor::socket::Listener;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::consensus::{self, Loaded, MetadataLog};
+use crate::net::listener;
+use crate::net::sweeper::Connections;
+use crate::shard::controller::{Controller, partition_id};
+use crate::shard::gate::Gate;
+use crate::shard::mail::{Mail, ShardId};
+use crate::shard::metadata::{self, Identity, Metadata};
+use crate::shard::{Limits, MAILBOX_CAPACITY, Parts, Shard};
+use crate::storage::{self, RecoveredLog, Storage};
+
+/// Submissions that one shard's ring holds at once.
+const RING_ENTRIES: u32 = 1024;
+/// How often a stopping shard looks whether its connections are drained.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+/// A stop that takes longer than this is given up.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// All that a broker is started with.
+pub struct Plan {
+    /// The data directory, locked by the caller.
+    pub data_dir: PathBuf,
+    /// The bound listener.
+    pub listener: TcpListener,
+    /// How many shards.
+    pub shards: usize,
+    /// Whether each shard has a core of its own.
+    pub pin: bool,
+    /// How long to look for work before sleeping.
+    pub spin_before_park: Option<Duration>,
+    /// Bounds of each shard.
+    pub limits: Limits,
+    /// `max.connections`.
+    pub connections_max: usize,
+    /// `max.connections.per.ip`.
+    pub connections_per_address_max: usize,
+    /// What the storage may use.
+    pub storage: storage::Settings,
+    /// What this broker is.
+    pub identity: Identity,
+}
+
+/// What recovery found, for the banner.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// Topics.
+    pub topics: usize,
+    /// Partitions.
+    pub partitions: usize,
+    /// How long recovery took.
+    pub recovery: Duration,
+    /// Bytes that recovery has read from write-ahead logs.
+    pub recovered_bytes: u64,
+}
+
+/// One shard's share of what was recovered.
+struct Share {
+    shard: ShardId,
+    image: Image,
+    placement: HashMap<PartitionId, ShardId>,
+    recovered: HashMap<PartitionId, RecoveredLog>,
+    /// For shard 0: the metadata log and the partitions on each shard.
+    controller: Option<(Loaded, Vec<usize>)>,
+    senders: Vec<Sender<Mail>>,
+}
+
+/// What every shard is started with.
+#[derive(Clone)]
+struct Common {
+    data_dir: PathBuf,
+    limits: Limits,
+    storage: storage::Settings,
+    identity: Arc<Identity>,
+    gate: Arc<Gate>,
+}
+
+/// Recovers, starts the shards, calls `opened` once clients are served, and returns when the broker
+/// has stopped on a signal. An error says why it could not start.
+pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), String> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| error.to_string())?;
+    let begun = Instant::now();
+    let loaded =
+        consensus::load(&plan.data_dir.join("metadata.log")).map_err(|error| error.to_string())?;
+    let recovery = storage::recover(&plan.data_dir, &plan.storage)
+        .map_err(|error| format!("the logs cannot be recovered: {error}"))?;
+    for damaged in &recovery.damaged {
+        eprintln!("error: a partition stays offline: {damaged:?}");
+    }
+    let report = Opened {
+        topics: loaded.image.topic_count(),
+        partitions: loaded.image.partition_count(),
+        recovery: begun.elapsed(),
+        recovered_bytes: recovery.bytes,
+    };
+    let (shares, senders) = share(&plan, loaded, recovery.logs);
+    let common = Common {
+        data_dir: plan.data_dir.clone(),
+        limits: plan.limits.clone(),
+        storage: plan.storage.clone(),
+        identity: Arc::new(plan.identity),
+        gate: Gate::new(
+            plan.shards,
+            plan.connections_max,
+            plan.connections_per_address_max,
+        ),
+    };
+    let (started, outcomes) = mpsc::channel();
+    let mut executors = Vec::with_capacity(plan.shards);
+    let mut listener = Some(plan.listener);
+    for (share, receiver) in shares {
+        let settings = reactor::Settings {
+            name: format!("shard-{}", share.shard.0),
+            core: plan.pin.then_some(share.shard.0),
+            ring_entries: RING_ENTRIES,
+            spin_before_park: plan.spin_before_park,
+        };
+        let (common, started) = (common.clone(), started.clone());
+        let listener = if share.shard == ShardId::CONTROLLER {
+            listener.take()
+        } else {
+            None
+        };
+        let executor = reactor::start(settings, move |reactor| async move {
+            let mailbox = receiver.bind(&reactor);
+            shard_main(reactor, common, share, mailbox, listener, started).await;
+        });
+        executors.push(executor.map_err(|error| reactor::probe::explain(&error))?);
+    }
+    for _ in 0..plan.shards {
+        outcomes
+            .recv()
+            .map_err(|_| "a shard ended while starting".to_owned())??;
+    }
+    opened(&report);
+    let first = signals.forever().next();
+    eprintln!("stopping on signal {first:?}; a second one stops at once");
+    std::thread::spawn(move || {
+        signals.forever().next();
+        std::process::exit(130);
+    });
+    std::thread::spawn(|| {
+        std::thread::sleep(STOP_MAX);
+        eprintln!(
+            "error: not stopped after {STOP_MAX:?}; what was acknowledged is safe, ending now"
+        );
+        std::process::exit(1);
+    });
+    for sender in &senders {
+        let _ = sender.try_send(Mail::Stop);
+    }
+    for executor in executors {
+        executor.join().map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Gives every partition to a shard: in the order of their ids, in turn, so that counts differ by at
+/// most one.
+fn share(
+    plan: &Plan,
+    loaded: Loaded,
+    logs: Vec<RecoveredLog>,
+) -> (Vec<(Share, Receiver<Mail>)>, Vec<Sender<Mail>>) {
+    let mut placement = HashMap::new();
+    let mut loads = vec![0; plan.shards];
+    for topic in loaded.image.topics() {
+        for index in 0..topic.partitions.len() {
+            let shard = placement.len() % plan.shards;
+            loads[shard] += 1;
+            placement.insert(partition_id(topic.id, index), ShardId(shard));
+        }
+    }
+    let mut by_shard: BTreeMap<ShardId, HashMap<PartitionId, RecoveredLog>> = BTreeMap::new();
+    for log in logs {
+        if let Some(shard) = placement.get(&log.id()) {
+            by_shard.entry(*shard).or_default().insert(log.id(), log);
+        }
+    }
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..plan.shards).map(|_| mailbox(MAILBOX_CAPACITY)).unzip();
+    let image = loaded.image.clone();
+    let mut controller = Some((loaded, loads));
+    let shares = receivers.into_iter().enumerate().map(|(index, receiver)| {
+        let share = Share {
+            shard: ShardId(index),
+            image: image.clone(),
+            placement: placement.clone(),
+            recovered: by_shard.remove(&ShardId(index)).unwrap_or_default(),
+            controller: controller.take(),
+            senders: senders.clone(),
+        };
+        (share, receiver)
+    });
+    (shares.collect(), senders)
+}
+
+async fn shard_main(
+    reactor: Reactor,
+    common: Common,
+    share: Share,
+    mailbox: Bound<Mail>,
+    listener: Option<TcpListener>,
+    started: mpsc::Sender<Result<(), String>>,
+) {
+    let shard = match prepare(reactor, &common, share).await {
+        Ok(shard) => shard,
+        Err(problem) => {
+            let _ = started.send(Err(problem));
+            return;
+        }
+    };
+    let connections = Rc::new(Connections::default());
+    reactor::spawn(connections.clone().sweep(shard.clone()));
+    if let Some(listener) = listener {
+        match Listener::from_std(listener) {
+            Ok(listener) => reactor::spawn(listener::accept(shard.clone(), listener, common.gate)),
+            Err(error) => {
+                let _ = started.send(Err(format!("the listener failed: {error}")));
+                return;
+            }
+        }
+    }
+    let _ = started.send(Ok(()));
+    drop(started);
+    let (serving, at) = (connections.clone(), shard.clone());
+    let mailbox = shard
+        .clone()
+        .run(mailbox, move |placed| serving.serve(&at, placed))
+        .await;
+    reactor::spawn(shard.clone().run_stopping(mailbox));
+    let drain_until = Instant::now() + shard.limits.drain_wait;
+    while connections.close_drained() > 0 && Instant::now() < drain_until {
+        reactor::timer::sleep(DRAIN_POLL).await;
+    }
+    shard.close().await;
+}
+
+/// Opens a shard's disk and the partitions that it owns.
+async fn prepare(reactor: Reactor, common: &Common, share: Share) -> Result<Rc<Shard>, String> {
+    let Share {
+        shard: id,
+        image,
+        placement,
+        recovered,
+        controller,
+        senders,
+    } = share;
+    let settings = common.storage.clone();
+    let storage = Storage::open(&reactor, &common.data_dir, id.0, settings)
+        .await
+        .map_err(|error| format!("shard {} cannot open its write-ahead log: {error}", id.0))?;
+    let controller = match controller {
+        Some((loaded, loads)) => {
+            let path = common.data_dir.join("metadata.log");
+            let log = MetadataLog::open(&reactor, &path, &loaded)
+                .await
+                .map_err(|error| format!("{} cannot be opened: {error}", path.display()))?;
+            Some(Controller::new(log, loads))
+        }
+        None => None,
+    };
+    let shard = Shard::new(Parts {
+        id,
+        reactor,
+        limits: common.limits.clone(),
+        metadata: Metadata::new(common.identity.clone(), image, placement),
+        storage: storage.clone(),
+        senders,
+        controller,
+    });
+    metadata::open(&shard, &storage, recovered)
+        .await
+        .map_err(|error| format!("shard {} cannot open its partitions: {error}", id.0))?;
+    Ok(shard)
+}

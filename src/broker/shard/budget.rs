@@ -1,0 +1,68 @@
+//! Memory for requests, reserved before a body is read. Knows nothing of what the bytes mean.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// One shard's request memory, in bytes. A reservation that does not fit waits its turn, which stops
+/// the connection from being read: back-pressure instead of an error.
+pub struct Budget {
+    limit: usize,
+    /// used <= limit, but for one reservation that alone is above it.
+    used: Cell<usize>,
+    waiting: RefCell<VecDeque<Waker>>,
+}
+
+/// Reserved bytes, given back when dropped.
+pub struct Reserved {
+    budget: Rc<Budget>,
+    bytes: usize,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Rc<Self> {
+        Rc::new(Self {
+            limit,
+            used: Cell::new(0),
+            waiting: RefCell::new(VecDeque::new()),
+        })
+    }
+
+    /// Bytes reserved now.
+    pub fn used(&self) -> usize {
+        self.used.get()
+    }
+
+    /// Waits until `bytes` fit. A request above the whole limit is let through alone, so that it is
+    /// slow instead of stuck.
+    pub async fn reserve(self: &Rc<Self>, bytes: usize) -> Reserved {
+        poll_fn(|context| {
+            let used = self.used.get();
+            if used == 0 || used + bytes <= self.limit {
+                self.used.set(used + bytes);
+                Poll::Ready(())
+            } else {
+                self.waiting.borrow_mut().push_back(context.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await;
+        Reserved {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.budget.used.set(self.budget.used.get() - self.bytes);
+        // All of them: a small request may fit where a large one does not.
+        for waker in self.budget.waiting.take() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The partitions that this shard leads: feeds events to each leader and carries out its effects.
+//! Knows nothing of connections or of Kafka's frames.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use logic::ids::{Instant, Offset, PartitionId, Timestamp};
+use logic::partition::leader::{Acks, Effect, Event, Leader, Outcome, Rules, Token};
+
+use super::mail::{Answer, ProduceItem, Refused, ShardId};
+use crate::storage::{AppendBatch, Log, StorageError};
+
+/// One partition: who decides, and where the bytes are.
+pub struct Partition {
+    /// Decides.
+    pub leader: RefCell<Leader>,
+    /// Holds the bytes.
+    pub log: Log,
+}
+
+/// An answer owed to a shard.
+pub struct Owed {
+    /// To whom.
+    pub to: ShardId,
+    /// The asker's name for the question.
+    pub id: u64,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// A produce request that still waits for some of its partitions.
+struct Job {
+    to: ShardId,
+    id: u64,
+    remaining: Cell<usize>,
+    outcomes: RefCell<Vec<Result<Outcome, Refused>>>,
+}
+
+enum Waiter {
+    Produce(Rc<Job>, usize),
+    Watch {
+        to: ShardId,
+        id: u64,
+        partitions: Rc<[PartitionId]>,
+    },
+}
+
+/// Every partition of one shard and the requests that wait on them.
+#[derive(Default)]
+pub struct Hosted {
+    partitions: RefCell<HashMap<PartitionId, Rc<Partition>>>,
+    waiters: RefCell<HashMap<Token, Waiter>>,
+    /// Deadlines of watches, soonest first. A watch that is over leaves its entry to be skipped.
+    deadlines: RefCell<BTreeSet<(Instant, Token)>>,
+    next_token: Cell<u64>,
+}
+
+impl Hosted {
+    /// Adds a partition. An id is never hosted twice.
+    pub fn insert(&self, id: PartitionId, partition: Partition) -> Rc<Partition> {
+        let partition = Rc::new(partition);
+        let before = self.partitions.borrow_mut().insert(id, partition.clone());
+        assert!(before.is_none(), "partition hosted twice");
+        partition
+    }
+
+    /// Removes a partition; what waits on it is answered as for a failed log.
+    pub fn remove(&self, id: PartitionId, owed: &mut Vec<Owed>) -> Option<Rc<Partition>> {
+        let partition = self.partitions.borrow_mut().remove(&id)?;
+        self.step(&partition, now(), Event::Failed, None, owed);
+        Some(partition)
+    }
+
+    /// The partition, if it is led here.
+    pub fn get(&self, id: PartitionId) -> Option<Rc<Partition>> {
+        self.partitions.borrow().get(&id).cloned()
+    }
+
+    /// Every partition, in no particular order.
+    pub fn all(&self) -> Vec<(PartitionId, Rc<Partition>)> {
+        self.partitions
+            .borrow()
+            .iter()
+            .map(|(id, partition)| (*id, partition.clone()))
+            .collect()
+    }
+
+    /// Hands a produce request's batches to their leaders, in order.
+    pub fn produce(
+        &self,
+        (to, id): (ShardId, u64),
+        acks: Acks,
+        wall: Timestamp,
+        items: Vec<ProduceItem>,
+        owed: &mut Vec<Owed>,
+    ) {
+        let job = Rc::new(Job {
+            to,
+            id,
+            remaining: Cell::new(items.len()),
+            outcomes: RefCell::new(vec![Err(Refused::UnknownPartition); items.len()]),
+        });
+        for (index, item) in items.into_iter().enumerate() {
+            let Some(partition) = self.get(item.partition) else {
+                job.done(index, Err(Refused::UnknownPartition), owed);
+                continue;
+            };
+            let token = self.token(Waiter::Produce(job.clone(), index));
+            let event = Event::Produce {
+                token,
+                acks,
+                wall,
+                batch: item.batch,
+            };
+            let append = Append {
+                bytes: &item.bytes,
+                wall,
+            };
+            self.step(&partition, now(), event, Some(append), owed);
+            if acks == Acks::None {
+                self.waiters.borrow_mut().remove(&token);
+                job.done(index, Err(Refused::Stopping), owed);
+            }
+        }
+    }
+
+    /// Waits for a high watermark to pass an offset, on any of these partitions.
+    pub fn watch(
+        &self,
+        (to, id): (ShardId, u64),
+        watches: &[(PartitionId, Offset)],
+        deadline: Instant,
+        owed: &mut Vec<Owed>,
+    ) {
+        let partitions: Rc<[PartitionId]> = watches.iter().map(|(id, _)| *id).collect();
+        let token = self.token(Waiter::Watch { to, id, partitions });
+        self.deadlines.borrow_mut().insert((deadline, token));
+        for (id, beyond) in watches {
+            match self.get(*id) {
+                Some(partition) => {
+                    let event = Event::Watch {
+                        token,
+                        beyond: *beyond,
+                    };
+                    self.step(&partition, now(), event, None, owed);
+                }
+                None => self.wake(token, owed),
+            }
+        }
+    }
+
+    /// Wakes the watches whose deadline has passed; returns the next deadline.
+    pub fn expire(&self, now: Instant, owed: &mut Vec<Owed>) -> Option<Instant> {
+        loop {
+            let first = self.deadlines.borrow().first().copied();
+            match first {
+                Some((deadline, token)) if deadline <= now => {
+                    self.deadlines.borrow_mut().remove(&(deadline, token));
+                    self.wake(token, owed);
+                }
+                other => return other.map(|(deadline, _)| deadline),
+            }
+        }
+    }
+
+    /// The log of `id` has moved on disk, or failed.
+    pub fn progressed(&self, id: PartitionId, failed: bool, owed: &mut Vec<Owed>) {
+        let Some(partition) = self.get(id) else {
+            return;
+        };
+        let (written, durable) = (partition.log.written(), partition.log.durable());
+        let event = if failed {
+            Event::Failed
+        } else {
+            Event::Progress { written, durable }
+        };
+        self.step(&partition, now(), event, None, owed);
+    }
+
+    /// The topic's rules have changed.
+    pub fn rules(&self, id: PartitionId, rules: Rules) {
+        if let Some(partition) = self.get(id) {
+            self.step(
+                &partition,
+                now(),
+                Event::Rules(rules),
+                None,
+                &mut Vec::new(),
+            );
+        }
+    }
+
+    /// Feeds one event to a leader and carries out what it says.
+    pub fn step(
+        &self,
+        partition: &Partition,
+        now: Instant,
+        event: Event,
+        append: Option<Append<'_>>,
+        owed: &mut Vec<Owed>,
+    ) {
+        let mut effects = Vec::with_capacity(2);
+        partition.leader.borrow_mut().step(now, event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Append {
+                    base_offset,
+                    epoch,
+                    append_time,
+                    flush,
+                } => {
+                    let append = append.as_ref().expect("only a produce appends");
+                    let batch = AppendBatch {
+                        bytes: append.bytes,
+                        base_offset,
+                        leader_epoch: epoch,
+                        append_time,
+                        flush,
+                    };
+                    if let Err(error) = partition.log.append(append.wall.0, &batch) {
+                        self.log_failed(partition, &error, owed);
+                    }
+                }
+                Effect::Reply { token, outcome } => self.reply(token, outcome, owed),
+                Effect::Wake { token } => self.wake(token, owed),
+            }
+        }
+    }
+
+    fn log_failed(&self, partition: &Partition, error: &StorageError, owed: &mut Vec<Owed>) {
+        eprintln!("error: a log can no longer be written, its partition is offline: {error}");
+        self.step(partition, now(), Event::Failed, None, owed);
+    }
+
+    fn token(&self, waiter: Waiter) -> Token {
+        let token = Token(self.next_token.get());
+        self.next_token.set(token.0 + 1);
+        self.waiters.borrow_mut().insert(token, waiter);
+        token
+    }
+
+    fn reply(&self, token: Token, outcome: Outcome, owed: &mut Vec<Owed>) {
+        if let Some(Waiter::Produce(job, index)) = self.waiters.borrow_mut().remove(&token) {
+            job.done(index, Ok(outcome), owed);
+        }
+    }
+
+    fn wake(&self, token: Token, owed: &mut Vec<Owed>) {
+        let Some(waiter) = self.waiters.borrow_mut().remove(&token) else {
+            return;
+        };
+        let Waiter::Watch { to, id, partitions } = waiter else {
+            unreachable!("a produce is answered, not woken");
+        };
+        // A watch on one partition has nothing left to forget elsewhere.
+        if partitions.len() > 1 {
+            for id in partitions.iter() {
+                if let Some(partition) = self.get(*id) {
+                    partition.leader.borrow_mut().step(
+                        now(),
+                        Event::Unwatch { token },
+                        &mut Vec::new(),
+                    );
+                }
+            }
+        }
+        owed.push(Owed {
+            to,
+            id,
+            answer: Answer::Wake,
+        });
+    }
+}
+
+/// What the shell adds to an accepted batch so that it can be appended.
+pub struct Append<'a> {
+    bytes: &'a Bytes,
+    wall: Timestamp,
+}
+
+impl Job {
+    fn done(&self, index: usize, outcome: Result<Outcome, Refused>, owed: &mut Vec<Owed>) {
+        self.outcomes.borrow_mut()[index] = outcome;
+        self.remaining.set(self.remaining.get() - 1);
+        if self.remaining.get() == 0 {
+            let answer = Answer::Produced(self.outcomes.take());
+            owed.push(Owed {
+                to: self.to,
+                id: self.id,
+                answer,
+            });
+        }
+    }
+}
+
+/// The monotonic clock.
+pub fn now() -> Instant {
+    Instant(reactor::timer::monotonic_nanos())
+}

@@ -1,0 +1,266 @@
+//! What a shard knows of topics, and how it follows the controller's changes. Knows nothing of how
+//! changes are decided.
+
+use std::cell::{Ref, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use logic::cluster::change;
+use logic::cluster::config::{Configs, Resolved};
+use logic::cluster::{Image, Record, Topic};
+use logic::ids::{LeaderEpoch, PartitionId, TopicId};
+use logic::partition::leader::Leader;
+use logic::partition::producers::Producers;
+
+use super::Shard;
+use super::controller::partition_id;
+use super::hosted::Partition;
+use super::mail::{Applied, ShardId};
+use crate::storage::{Log, LogConfig, RecoveredLog, Storage, StorageError};
+
+/// What this broker is, the same on every shard and for as long as it runs.
+pub struct Identity {
+    /// Its node id.
+    pub node: i32,
+    /// Its cluster's id.
+    pub cluster: String,
+    /// Its rack, if it has one.
+    pub rack: Option<String>,
+    /// Where clients are told to connect; without it, where each one has connected to.
+    pub advertised: Option<(String, u16)>,
+    /// The data directory, as DescribeLogDirs shows it.
+    pub data_dir: String,
+    /// Settings from the configuration file by Kafka's names.
+    pub statics: Configs,
+    /// Bounds and defaults of metadata changes.
+    pub limits: change::Limits,
+    /// `auto.create.topics.enable`.
+    pub auto_create: bool,
+}
+
+/// One shard's copy of the metadata.
+pub struct Metadata {
+    /// What this broker is.
+    pub identity: Arc<Identity>,
+    image: RefCell<Image>,
+    placement: RefCell<HashMap<PartitionId, ShardId>>,
+}
+
+impl Metadata {
+    /// Metadata as the broker starts with it.
+    pub fn new(
+        identity: Arc<Identity>,
+        image: Image,
+        placement: HashMap<PartitionId, ShardId>,
+    ) -> Self {
+        Self {
+            identity,
+            image: RefCell::new(image),
+            placement: RefCell::new(placement),
+        }
+    }
+
+    /// The image now. Not to be held across an await.
+    pub fn image(&self) -> Ref<'_, Image> {
+        self.image.borrow()
+    }
+
+    /// Which shard owns a partition.
+    pub fn owner(&self, partition: PartitionId) -> Option<ShardId> {
+        self.placement.borrow().get(&partition).copied()
+    }
+
+    /// A topic's id.
+    pub fn topic_id(&self, name: &str) -> Option<TopicId> {
+        self.image().topic_by_name(name).map(|topic| topic.id)
+    }
+
+    /// A topic's name.
+    pub fn topic_name(&self, id: TopicId) -> Option<String> {
+        self.image().topic(id).map(|topic| topic.name.clone())
+    }
+}
+
+/// Opens the partitions that this shard owns when the broker starts.
+pub async fn open(
+    shard: &Shard,
+    storage: &Storage,
+    mut recovered: HashMap<PartitionId, RecoveredLog>,
+) -> Result<(), StorageError> {
+    let topics: Vec<Topic> = shard.metadata.image().topics().cloned().collect();
+    for topic in &topics {
+        for index in 0..topic.partitions.len() {
+            let id = partition_id(topic.id, index);
+            if shard.metadata.owner(id) == Some(shard.id) {
+                host(shard, storage, topic, id, recovered.remove(&id)).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Follows one set of records: new partitions are opened before they are named, deleted ones are
+/// forgotten before their files go.
+pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> Result<(), String> {
+    let mut image = shard.metadata.image().clone();
+    applied
+        .records
+        .iter()
+        .for_each(|record| image.replay(record));
+    let mut outcome = Ok(());
+    for (id, owner) in &applied.placement {
+        let Some(topic) = image.topic(id.topic) else {
+            continue;
+        };
+        if *owner == shard.id
+            && let Err(error) = host(shard, storage, topic, *id, None).await
+        {
+            eprintln!(
+                "error: partition {}-{} cannot be opened: {error}",
+                topic.name, id.index
+            );
+            outcome = Err(error.to_string());
+        }
+    }
+    shard
+        .metadata
+        .placement
+        .borrow_mut()
+        .extend(applied.placement.iter().copied());
+    let before = shard.metadata.image.replace(image);
+    for record in &applied.records {
+        match record {
+            Record::TopicDeleted { id } => {
+                if let Some(topic) = before.topic(*id) {
+                    forget(shard, topic).await;
+                }
+            }
+            Record::TopicConfigSet { id, .. } => reconfigure(shard, Some(*id)),
+            Record::BrokerConfigSet { .. } => reconfigure(shard, None),
+            Record::TopicCreated { .. }
+            | Record::PartitionsAdded { .. }
+            | Record::ProducerIdsAllocated { .. } => {}
+        }
+    }
+    outcome
+}
+
+async fn host(
+    shard: &Shard,
+    storage: &Storage,
+    topic: &Topic,
+    id: PartitionId,
+    recovered: Option<RecoveredLog>,
+) -> Result<(), StorageError> {
+    let (rules, config) = {
+        let image = shard.metadata.image();
+        let identity = &shard.metadata.identity;
+        let resolved = Resolved::new(&image, &identity.statics, identity.node, Some(topic));
+        (resolved.rules(), log_config(&resolved))
+    };
+    let (log, producers) = match recovered {
+        Some(recovered) => {
+            let producers = producers(&recovered);
+            (storage.attach(recovered, config).await?, producers)
+        }
+        None => {
+            let wall = reactor::timer::wall_clock_ms();
+            (
+                storage.create(id, &topic.name, config, wall).await?,
+                Producers::new(),
+            )
+        }
+    };
+    let place = usize::try_from(id.index).ok();
+    let partition = place.and_then(|index| topic.partitions.get(index));
+    let epoch = partition.map_or(LeaderEpoch(0), |partition| partition.leader_epoch);
+    log.start_epoch(epoch);
+    let leader = Leader::new(epoch, rules, log.log_start(), log.log_end(), producers);
+    let partition = shard.hosted.insert(
+        id,
+        Partition {
+            leader: RefCell::new(leader),
+            log,
+        },
+    );
+    let leader = Rc::downgrade(&partition);
+    partition.log.set_producer_snapshot_source(Rc::new(move || {
+        let snapshot = leader.upgrade().map(|partition| {
+            partition
+                .leader
+                .borrow()
+                .producers()
+                .encode_snapshot(crc32c::crc32c)
+        });
+        snapshot.unwrap_or_default().into()
+    }));
+    Ok(())
+}
+
+fn producers(recovered: &RecoveredLog) -> Producers {
+    let now = super::hosted::now();
+    let snapshot = &recovered.producer_snapshot;
+    let decoded = match &snapshot[..] {
+        [] => Ok(Producers::new()),
+        bytes => Producers::decode_snapshot(now, bytes, crc32c::crc32c),
+    };
+    let mut producers = match decoded {
+        Ok(producers) => producers,
+        Err(error) => {
+            eprintln!("warning: a producer snapshot is unreadable and was dropped: {error:?}");
+            Producers::new()
+        }
+    };
+    for (summary, base_offset) in recovered.batches_after_snapshot() {
+        producers.replay(now, &summary, base_offset);
+    }
+    producers
+}
+
+fn log_config(resolved: &Resolved<'_>) -> LogConfig {
+    let clamp = |name| u32::try_from(resolved.number(name)).unwrap_or(u32::MAX);
+    LogConfig {
+        segment_bytes: clamp("segment.bytes"),
+        segment_ms: resolved.number("segment.ms"),
+        segment_jitter_ms: resolved.number("segment.jitter.ms"),
+        index_interval_bytes: clamp("index.interval.bytes"),
+        segment_index_bytes: clamp("segment.index.bytes"),
+    }
+}
+
+async fn forget(shard: &Rc<Shard>, topic: &Topic) {
+    for index in 0..topic.partitions.len() {
+        let id = partition_id(topic.id, index);
+        shard.metadata.placement.borrow_mut().remove(&id);
+        let mut owed = Vec::new();
+        let partition = shard.hosted.remove(id, &mut owed);
+        shard.deliver(owed);
+        if let Some(partition) = partition {
+            let log: Log = partition.log.clone();
+            if let Err(error) = log.delete().await {
+                eprintln!(
+                    "error: files of {}-{index} cannot be deleted: {error}",
+                    topic.name
+                );
+            }
+        }
+    }
+}
+
+/// Gives partitions their topic's rules again: of one topic, or of all.
+fn reconfigure(shard: &Shard, only: Option<TopicId>) {
+    let image = shard.metadata.image();
+    let identity = &shard.metadata.identity;
+    for (id, partition) in shard.hosted.all() {
+        if only.is_some_and(|only| only != id.topic) {
+            continue;
+        }
+        let Some(topic) = image.topic(id.topic) else {
+            continue;
+        };
+        let resolved = Resolved::new(&image, &identity.statics, identity.node, Some(topic));
+        partition.log.configure(log_config(&resolved));
+        shard.hosted.rules(id, resolved.rules());
+    }
+}

@@ -1,0 +1,335 @@
+//! Reading the partitions that this shard leads: fetches, offset look-ups, descriptions. Knows
+//! nothing of sessions or of Kafka's frames.
+
+use std::rc::Rc;
+
+use logic::ids::{LeaderEpoch, Offset, PartitionId, Timestamp};
+use logic::partition::leader::Event;
+
+use super::hosted::{Hosted, Partition, now};
+use super::mail::{
+    Chunk, FoundOffset, OffsetItem, OffsetQuery, OffsetResult, ProducerRow, ReadItem, ReadLimits,
+    ReadResult, Refused,
+};
+use crate::storage::{Read, ReadError};
+
+/// Reads what is in memory, or in a file's resident pages; `None` when some of it needs the disk.
+pub fn read_now(
+    hosted: &Hosted,
+    limits: ReadLimits,
+    items: &[ReadItem],
+) -> Option<Vec<ReadResult>> {
+    let mut room = Room::new(limits);
+    items
+        .iter()
+        .map(|item| read_one(hosted, &mut room, item))
+        .collect()
+}
+
+/// The same, waiting for the disk where it must.
+pub async fn read_slowly(
+    hosted: &Hosted,
+    limits: ReadLimits,
+    items: &[ReadItem],
+) -> Vec<ReadResult> {
+    let mut room = Room::new(limits);
+    let mut results = Vec::with_capacity(items.len());
+    for item in items {
+        let result = match read_one(hosted, &mut room, item) {
+            Some(result) => result,
+            None => read_from_disk(hosted, &mut room, item).await,
+        };
+        results.push(result);
+    }
+    results
+}
+
+/// What is left of a read's limits.
+struct Room {
+    bytes: usize,
+    first_whole: bool,
+}
+
+impl Room {
+    fn new(limits: ReadLimits) -> Self {
+        Self {
+            bytes: limits.bytes_max,
+            first_whole: limits.first_batch_whole,
+        }
+    }
+
+    fn take(&mut self, chunks: &[Chunk]) {
+        let bytes: usize = chunks.iter().map(Chunk::len).sum();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.first_whole &= bytes == 0;
+    }
+
+    fn bytes_for(&self, item: &ReadItem) -> usize {
+        self.bytes.min(item.bytes_max)
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes == 0 && !self.first_whole
+    }
+}
+
+/// A leader's offsets at one moment: a fetch reads them once.
+struct Marks {
+    high_watermark: Offset,
+    log_start: Offset,
+    last_stable: Offset,
+}
+
+impl Marks {
+    fn of(partition: &Partition) -> Self {
+        let leader = partition.leader.borrow();
+        Self {
+            high_watermark: leader.high_watermark(),
+            log_start: leader.log_start(),
+            last_stable: leader.last_stable_offset(),
+        }
+    }
+
+    fn with(self, chunks: Vec<Chunk>) -> ReadResult {
+        ReadResult {
+            result: Ok(chunks),
+            high_watermark: self.high_watermark,
+            log_start: self.log_start,
+            last_stable: self.last_stable,
+        }
+    }
+}
+
+/// The partition, if it is here and the client's epoch is the current one (KIP-320).
+fn find(
+    hosted: &Hosted,
+    id: PartitionId,
+    epoch: Option<LeaderEpoch>,
+) -> Result<Rc<Partition>, Refused> {
+    let partition = hosted.get(id).ok_or(Refused::UnknownPartition)?;
+    let current = partition.leader.borrow().epoch();
+    match epoch {
+        Some(epoch) if epoch < current => Err(Refused::FencedEpoch),
+        Some(epoch) if epoch > current => Err(Refused::UnknownEpoch),
+        _ => Ok(partition),
+    }
+}
+
+fn read_one(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Option<ReadResult> {
+    let partition = match find(hosted, item.partition, item.current_epoch) {
+        Ok(partition) => partition,
+        Err(why) => return Some(ReadResult::refused(why)),
+    };
+    let marks = Marks::of(&partition);
+    if item.offset < marks.log_start || item.offset > marks.high_watermark {
+        return Some(out_of_range(marks));
+    }
+    if room.is_full() || item.offset == marks.high_watermark {
+        return Some(marks.with(Vec::new()));
+    }
+    let bytes_max = room.bytes_for(item);
+    let read = partition.log.read(
+        item.offset,
+        marks.high_watermark,
+        bytes_max,
+        room.first_whole,
+    );
+    let chunks = match read {
+        Ok(Read::Empty) => Vec::new(),
+        Ok(Read::Memory(views)) => views.into_iter().map(Chunk::Memory).collect(),
+        Ok(Read::File {
+            file,
+            position,
+            len,
+        }) if file.resident(position, len) => {
+            vec![Chunk::File {
+                file,
+                position,
+                len,
+            }]
+        }
+        Ok(Read::File { .. } | Read::Lookup) => return None,
+        Err(ReadError::OffsetOutOfRange) => return Some(out_of_range(marks)),
+        Err(ReadError::Storage(_)) => return Some(ReadResult::refused(Refused::Storage)),
+    };
+    room.take(&chunks);
+    Some(marks.with(chunks))
+}
+
+fn out_of_range(marks: Marks) -> ReadResult {
+    ReadResult {
+        result: Err(Refused::OffsetOutOfRange),
+        ..marks.with(Vec::new())
+    }
+}
+
+async fn read_from_disk(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> ReadResult {
+    let partition = match find(hosted, item.partition, item.current_epoch) {
+        Ok(partition) => partition,
+        Err(why) => return ReadResult::refused(why),
+    };
+    let marks = Marks::of(&partition);
+    let bytes_max = room.bytes_for(item);
+    let log = partition.log.clone();
+    let read = log
+        .read_slow(
+            item.offset,
+            marks.high_watermark,
+            bytes_max,
+            room.first_whole,
+        )
+        .await;
+    let chunks = match read {
+        Ok(Read::Empty) => Vec::new(),
+        Ok(Read::Memory(views)) => views.into_iter().map(Chunk::Memory).collect(),
+        Ok(Read::File {
+            file,
+            position,
+            len,
+        }) => {
+            if let Err(error) = file.read_ahead(position, len).await {
+                eprintln!("error: a segment cannot be read: {error}");
+                return ReadResult::refused(Refused::Storage);
+            }
+            vec![Chunk::File {
+                file,
+                position,
+                len,
+            }]
+        }
+        Ok(Read::Lookup) => unreachable!("a slow read looks up"),
+        Err(ReadError::OffsetOutOfRange) => return out_of_range(marks),
+        Err(ReadError::Storage(error)) => {
+            eprintln!("error: a segment cannot be read: {error}");
+            return ReadResult::refused(Refused::Storage);
+        }
+    };
+    room.take(&chunks);
+    marks.with(chunks)
+}
+
+/// Answers ListOffsets' questions, each in turn.
+pub async fn offsets(hosted: &Hosted, items: Vec<OffsetItem>) -> Vec<OffsetResult> {
+    let mut results = Vec::with_capacity(items.len());
+    for item in items {
+        results.push(offset(hosted, &item).await);
+    }
+    results
+}
+
+async fn offset(hosted: &Hosted, item: &OffsetItem) -> OffsetResult {
+    let partition = find(hosted, item.partition, item.current_epoch)?;
+    let marks = Marks::of(&partition);
+    let epoch = partition.leader.borrow().epoch();
+    let at = |offset| FoundOffset {
+        timestamp: Timestamp(-1),
+        offset,
+        epoch,
+    };
+    let log = partition.log.clone();
+    let found = match item.query {
+        OffsetQuery::Earliest => return Ok(Some(at(marks.log_start))),
+        OffsetQuery::Latest => return Ok(Some(at(marks.high_watermark))),
+        OffsetQuery::LatestStable => return Ok(Some(at(marks.last_stable))),
+        OffsetQuery::MaxTimestamp => log.max_timestamp(marks.high_watermark).await,
+        OffsetQuery::At(time) => log.offset_for_timestamp(time, marks.high_watermark).await,
+    };
+    match found {
+        Ok(found) => Ok(found.map(|(timestamp, offset, epoch)| FoundOffset {
+            timestamp,
+            offset,
+            epoch,
+        })),
+        Err(error) => {
+            eprintln!("error: a time look-up failed: {error}");
+            Err(Refused::Storage)
+        }
+    }
+}
+
+/// Where each epoch ends.
+pub fn epoch_ends(
+    hosted: &Hosted,
+    items: &[(PartitionId, Option<LeaderEpoch>, LeaderEpoch)],
+) -> Vec<Result<(LeaderEpoch, Offset), Refused>> {
+    let end = |(id, known, epoch): &(PartitionId, Option<LeaderEpoch>, LeaderEpoch)| {
+        let partition = find(hosted, *id, *known)?;
+        Ok(partition.log.epoch_end_offset(*epoch))
+    };
+    items.iter().map(end).collect()
+}
+
+/// Moves log starts up; answers the new ones.
+pub async fn delete_records(
+    hosted: &Hosted,
+    items: &[(PartitionId, Offset)],
+) -> Vec<Result<Offset, Refused>> {
+    let mut results = Vec::with_capacity(items.len());
+    for (id, before) in items {
+        results.push(delete_before(hosted, *id, *before).await);
+    }
+    results
+}
+
+async fn delete_before(
+    hosted: &Hosted,
+    id: PartitionId,
+    before: Offset,
+) -> Result<Offset, Refused> {
+    let partition = hosted.get(id).ok_or(Refused::UnknownPartition)?;
+    let marks = Marks::of(&partition);
+    let before = if before == Offset(-1) {
+        marks.high_watermark
+    } else {
+        before
+    };
+    if before < Offset(0) || before > marks.high_watermark {
+        return Err(Refused::OffsetOutOfRange);
+    }
+    if before <= marks.log_start {
+        return Ok(marks.log_start);
+    }
+    if let Err(error) = partition.log.clone().set_log_start(before).await {
+        eprintln!("error: a log start could not be made durable: {error}");
+        return Err(Refused::Storage);
+    }
+    hosted.step(
+        &partition,
+        now(),
+        Event::LogStart(before),
+        None,
+        &mut Vec::new(),
+    );
+    Ok(before)
+}
+
+/// The size of every log here, in bytes.
+pub fn describe_logs(hosted: &Hosted) -> Vec<(PartitionId, u64)> {
+    hosted
+        .all()
+        .into_iter()
+        .map(|(id, partition)| (id, partition.log.size_bytes()))
+        .collect()
+}
+
+/// The producers of each partition.
+pub fn describe_producers(
+    hosted: &Hosted,
+    items: &[PartitionId],
+) -> Vec<Result<Vec<ProducerRow>, Refused>> {
+    let rows = |id: &PartitionId| {
+        let partition = hosted.get(*id).ok_or(Refused::UnknownPartition)?;
+        let leader = partition.leader.borrow();
+        Ok(leader
+            .producers()
+            .iter()
+            .map(|producer| ProducerRow {
+                producer_id: producer.producer_id,
+                epoch: producer.epoch,
+                last_sequence: producer.last_sequence,
+                last_timestamp: producer.last_timestamp,
+            })
+            .collect())
+    };
+    items.iter().map(rows).collect()
+}

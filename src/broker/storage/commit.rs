@@ -1,0 +1,226 @@
+//! The committer: gathers queued frames into one padded write, one commit in flight while the next
+//! gathers, and flushes when a frame asks for it or time or bytes are up. Knows not what is trimmed or
+//! written behind.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use logic::ids::{LeaderEpoch, Offset, PartitionId, TopicId};
+use reactor::buffer::AlignedBuf;
+
+use super::StorageError;
+use super::append::LogState;
+use super::frame::{self, BLOCK, CommitHead, FrameHead, Kind, Place};
+use super::state::Shared;
+use super::trim;
+
+/// How long written bytes may wait for a flush.
+const FLUSH_WAIT: Duration = Duration::from_millis(100);
+/// How many written bytes may wait for a flush.
+const FLUSH_BYTES: usize = 4 << 20;
+
+/// A frame that waits for its commit.
+pub(super) struct Queued {
+    /// Whose offsets move with it.
+    pub log: Option<Rc<LogState>>,
+    /// Its header.
+    pub head: FrameHead,
+    /// Its payload, in pieces.
+    pub payload: Vec<Bytes>,
+    /// Its commit is flushed.
+    pub flush: bool,
+}
+
+impl Queued {
+    /// A flushed frame that carries nothing.
+    pub fn note() -> Self {
+        let head = FrameHead {
+            kind: Kind::Note,
+            partition: PartitionId {
+                topic: TopicId::ZERO,
+                index: 0,
+            },
+            segment: Offset(0),
+            position: 0,
+            base_offset: Offset(0),
+            end_offset: Offset(0),
+            leader_epoch: LeaderEpoch(-1),
+            len: 0,
+        };
+        Self {
+            log: None,
+            head,
+            payload: Vec::new(),
+            flush: true,
+        }
+    }
+}
+
+/// Commits until the storage fails or stops.
+pub(super) async fn run(shared: Rc<Shared>) {
+    loop {
+        let idle = || shared.queue.borrow().is_empty() && !shared.flush_wanted.get();
+        shared
+            .work
+            .until(|| !idle() || shared.closing.get() || shared.has_failed())
+            .await;
+        if shared.has_failed() {
+            return;
+        }
+        if idle() && shared.unflushed_frames.get() == 0 {
+            if shared.stopped.get() {
+                return;
+            }
+            // Closing with nothing to do: background tasks may still queue checkpoints.
+            shared.work.until_notified().await;
+            continue;
+        }
+        if let Err(error) = commit(&shared).await {
+            shared.fail(&error);
+            return;
+        }
+        arm_flush(&shared);
+        trim::consider(&shared);
+    }
+}
+
+async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
+    let io = |doing| move |source| StorageError::io(doing, &shared.wal_dir, source);
+    let frames = take(shared);
+    if frames.is_empty() {
+        shared
+            .extents
+            .current_file()
+            .fdatasync()
+            .await
+            .map_err(io("flush"))?;
+        flushed(shared);
+        return Ok(());
+    }
+    let sequence = shared.next_sequence.get();
+    shared.next_sequence.set(sequence + 1);
+    let bytes: usize = frames
+        .iter()
+        .map(|at| frame::frame_bytes(at.head.len as usize))
+        .sum();
+    let padded = bytes.next_multiple_of(BLOCK);
+    let (file, position, generation) = shared
+        .extents
+        .place(padded as u64, sequence)
+        .await
+        .map_err(io("extend"))?;
+    let head = CommitHead {
+        generation,
+        sequence,
+        durable: shared.durable_sequence.get(),
+        needed: shared.needed_sequence.get(),
+    };
+    let content = encode(shared, &head, &frames, padded);
+    let flush = frames.iter().any(|frame| frame.flush)
+        || shared.flush_wanted.get()
+        || shared.unflushed_bytes.get() + padded > FLUSH_BYTES;
+    if flush {
+        file.write_at_flushed(content, position)
+            .await
+            .map_err(io("write to"))?;
+    } else {
+        file.write_at(content, position)
+            .await
+            .map_err(io("write to"))?;
+    }
+    written(shared, sequence, frames, padded);
+    if flush {
+        flushed(shared);
+    }
+    shared.committed.notify();
+    Ok(())
+}
+
+/// The frames of the next commit, in order: at least one, if any is queued.
+fn take(shared: &Shared) -> Vec<Queued> {
+    let mut queue = shared.queue.borrow_mut();
+    let (mut count, mut bytes) = (0, 0);
+    for queued in queue.iter() {
+        bytes += frame::frame_bytes(queued.head.len as usize);
+        if count > 0 && bytes > shared.settings.commit_bytes_max {
+            break;
+        }
+        count += 1;
+    }
+    queue.drain(..count).collect()
+}
+
+fn encode(shared: &Shared, head: &CommitHead, frames: &[Queued], padded: usize) -> Bytes {
+    let mut buffer = AlignedBuf::new(padded);
+    let mut at = 0;
+    for (number, queued) in frames.iter().enumerate() {
+        let place = Place {
+            number: number as u32,
+            last: number + 1 == frames.len(),
+        };
+        at = frame::write(
+            &mut buffer,
+            at,
+            shared.wal,
+            head,
+            place,
+            &queued.head,
+            &queued.payload,
+        );
+    }
+    buffer.freeze()
+}
+
+/// A commit's write has completed.
+fn written(shared: &Shared, sequence: u64, frames: Vec<Queued>, padded: usize) {
+    shared.written_sequence.set(sequence);
+    shared
+        .unflushed_bytes
+        .set(shared.unflushed_bytes.get() + padded);
+    shared
+        .unflushed_frames
+        .set(shared.unflushed_frames.get() + frames.len() as u64);
+    let payload: usize = frames.iter().map(|frame| frame.head.len as usize).sum();
+    shared.queued_bytes.set(shared.queued_bytes.get() - payload);
+    let mut unflushed = shared.unflushed.borrow_mut();
+    for queued in frames {
+        if let Some(log) = queued.log {
+            log.written
+                .set(log.written.get().max(queued.head.end_offset));
+            shared.mark_moved(&log);
+            unflushed.push((log, queued.head.end_offset));
+        }
+    }
+}
+
+/// A flush has completed that covers every write completed before it began.
+fn flushed(shared: &Shared) {
+    shared.durable_sequence.set(shared.written_sequence.get());
+    shared
+        .frames_durable
+        .set(shared.frames_durable.get() + shared.unflushed_frames.take());
+    shared.unflushed_bytes.set(0);
+    shared.flush_wanted.set(false);
+    for (log, end) in shared.unflushed.take() {
+        log.durable.set(log.durable.get().max(end));
+        shared.mark_moved(&log);
+    }
+    shared.committed.notify();
+}
+
+/// Makes sure that what was written without a flush is flushed in time.
+fn arm_flush(shared: &Rc<Shared>) {
+    if shared.unflushed_frames.get() == 0 || shared.flush_armed.replace(true) {
+        return;
+    }
+    let shared = shared.clone();
+    reactor::spawn(async move {
+        reactor::timer::sleep(FLUSH_WAIT).await;
+        shared.flush_armed.set(false);
+        if shared.unflushed_frames.get() > 0 {
+            shared.flush_wanted.set(true);
+            shared.work.notify();
+        }
+    });
+}

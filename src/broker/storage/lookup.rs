@@ -1,0 +1,202 @@
+//! Sparse indexes read back or rebuilt when somebody looks for an old offset or a time. Knows nothing
+//! of records' content but their timestamps.
+
+use bytes::Bytes;
+use logic::ids::{LeaderEpoch, Offset, Timestamp};
+use logic::log::header::BatchHeader;
+use logic::log::index::{OffsetIndex, TimeIndex};
+use logic::log::segment::Segment;
+use wire::compression::Unfolding;
+use wire::records::Records;
+
+use super::StorageError;
+use super::append::Log;
+use super::read::Window;
+
+/// A record found by its timestamp.
+type Found = (Timestamp, Offset, LeaderEpoch);
+
+impl Log {
+    /// The first record at or after a time, below `max_offset` and not below the log's start.
+    pub async fn offset_for_timestamp(
+        &self,
+        time: Timestamp,
+        max_offset: Offset,
+    ) -> Result<Option<Found>, StorageError> {
+        for base in self.bases() {
+            self.load_index(base).await?;
+            let Some(from) = self.time_floor(base, time) else {
+                continue;
+            };
+            let mut at = from;
+            let log_start = self.log_start();
+            let wanted = |header: &BatchHeader| {
+                header.max_timestamp >= time && header.last_offset() >= log_start
+            };
+            while let Some((position, header, window)) = self.find(base, at, wanted).await? {
+                if header.base_offset >= max_offset {
+                    return Ok(None);
+                }
+                let batch = self.whole(base, position, &header, &window).await?;
+                let fits = |record: Timestamp, offset| record >= time && offset >= log_start;
+                if let Some((timestamp, offset)) = self.first(&batch, &header, base, fits)? {
+                    let found = (timestamp, offset, header.leader_epoch);
+                    return Ok((offset < max_offset).then_some(found));
+                }
+                at = position.saturating_add(header.len);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first of the records with the largest timestamp, below `max_offset`.
+    pub async fn max_timestamp(&self, max_offset: Offset) -> Result<Option<Found>, StorageError> {
+        let mut best: Option<(Offset, u32, BatchHeader)> = None;
+        for base in self.bases() {
+            if base >= max_offset {
+                break;
+            }
+            self.load_index(base).await?;
+            let Some(from) = self.max_floor(base, max_offset) else {
+                continue;
+            };
+            // Batches only count below `max_offset` and at or above the log's start.
+            let log_start = self.log_start();
+            let mut position = from;
+            self.find(base, from, |header| {
+                let counts = header.end_offset() <= max_offset && header.last_offset() >= log_start;
+                let newer = best.is_none_or(|(.., at)| header.max_timestamp > at.max_timestamp);
+                if counts && newer && header.max_timestamp.0 >= 0 {
+                    best = Some((base, position, *header));
+                }
+                position = position.saturating_add(header.len);
+                header.base_offset >= max_offset
+            })
+            .await?;
+        }
+        let Some((base, position, header)) = best else {
+            return Ok(None);
+        };
+        let batch = self.fetch(base, position, header.len).await?;
+        let wanted = |timestamp, _| timestamp == header.max_timestamp;
+        let found = self.first(&batch, &header, base, wanted)?;
+        Ok(found.map(|(timestamp, offset)| (timestamp, offset, header.leader_epoch)))
+    }
+
+    /// The segments that may hold readable records, in order.
+    fn bases(&self) -> Vec<Offset> {
+        let log = self.state.log.borrow();
+        let readable = |segment: &&Segment| segment.end > log.log_start();
+        log.segments()
+            .filter(readable)
+            .map(|segment| segment.base)
+            .collect()
+    }
+
+    /// From where to walk a segment for the first record at or after a time; `None` when all of it
+    /// is older.
+    fn time_floor(&self, base: Offset, time: Timestamp) -> Option<u32> {
+        let log = self.state.log.borrow();
+        let segment = log.segment(base)?;
+        let newest = segment
+            .max_timestamp
+            .map_or(Timestamp(i64::MAX), |max| max.timestamp);
+        (newest >= time).then(|| segment.offsets.floor(segment.times.floor(time)))
+    }
+
+    /// From where to walk a segment for its largest timestamp: the batch itself when all of the
+    /// segment counts, else the beginning.
+    fn max_floor(&self, base: Offset, max_offset: Offset) -> Option<u32> {
+        let log = self.state.log.borrow();
+        let segment = log.segment(base).filter(|segment| segment.size > 0)?;
+        let whole = segment.end <= max_offset && base >= log.log_start();
+        let max = segment.max_timestamp.filter(|_| whole);
+        let from = max.and_then(|max| logic::log::index::relative(base, max.batch_end));
+        Some(from.map_or(0, |relative| segment.offsets.floor(relative)))
+    }
+
+    async fn whole(
+        &self,
+        base: Offset,
+        position: u32,
+        header: &BatchHeader,
+        window: &Window,
+    ) -> Result<Bytes, StorageError> {
+        match window.batch(position, header) {
+            Some(batch) => Ok(batch),
+            None => self.fetch(base, position, header.len).await,
+        }
+    }
+
+    /// The first record of a batch that is wanted: its timestamp and offset.
+    fn first(
+        &self,
+        batch: &Bytes,
+        header: &BatchHeader,
+        base: Offset,
+        wanted: impl Fn(Timestamp, Offset) -> bool,
+    ) -> Result<Option<(Timestamp, Offset)>, StorageError> {
+        let damaged = |error: wire::records::RecordsError| StorageError::Damaged {
+            path: self.state.segment_path(base, "log"),
+            what: format!("batch {}: {error}", header.base_offset.0),
+        };
+        for record in Records::open(batch, &Unfolding::default()).map_err(damaged)? {
+            let record = record.map_err(damaged)?;
+            let offset = Offset(header.base_offset.0 + i64::from(record.offset_delta));
+            if wanted(Timestamp(record.timestamp), offset) {
+                return Ok(Some((Timestamp(record.timestamp), offset)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a segment's indexes complete: from its files as far as they go, by walking the segment
+    /// beyond. Indexes are caches: files that are missing or wrong only cost the walk.
+    pub(super) async fn load_index(&self, base: Offset) -> Result<(), StorageError> {
+        let Some(segment) = self.state.sealed_segment(base) else {
+            return Ok(());
+        };
+        if segment.indexed_from == 0 {
+            return Ok(());
+        }
+        let mut built = match self.index_files(&segment).await {
+            Some(built) => built,
+            None => Segment::new(base, 0),
+        };
+        let config = *self.state.log.borrow().config();
+        let until = segment.indexed_from;
+        let from = built.size;
+        self.find(base, from, |header| {
+            let done = built.size >= until;
+            if !done {
+                built.push(0, header, &config);
+            }
+            done
+        })
+        .await?;
+        let mut log = self.state.log.borrow_mut();
+        if let Some(segment) = log
+            .segment_mut(base)
+            .filter(|segment| segment.indexed_from > 0)
+        {
+            segment.install(built.offsets, built.times, built.max_timestamp);
+        }
+        Ok(())
+    }
+
+    /// What the index files say, as a segment that ends where their last entry begins. `None` when
+    /// they are missing or do not fit the segment.
+    async fn index_files(&self, segment: &Segment) -> Option<Segment> {
+        let read = |ending| std::fs::read(self.state.segment_path(segment.base, ending)).ok();
+        let offsets = OffsetIndex::decode(&read("index")?, segment.indexed_from)?;
+        let times = TimeIndex::decode(&read("timeindex")?, segment.end.0 - segment.base.0)?;
+        let last = *offsets.entries().last()?;
+        let wanted = Offset(segment.base.0 + i64::from(last.relative));
+        let (_, header, _) = self
+            .find(segment.base, last.position, |_| true)
+            .await
+            .ok()??;
+        (header.last_offset() == wanted)
+            .then(|| Segment::resumed(segment.base, last.position, offsets, times))
+    }
+}

@@ -1,0 +1,725 @@
+//! Start-up: reads every write-ahead log of earlier starts and says what each partition's log is.
+//! Blocking, on plain threads, before any reactor runs. Changes nothing on disk that a second run
+//! would need, so a crash in the middle costs nothing (invariant 27). Knows nothing of shards:
+//! however many wrote, each partition is found once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use logic::ids::{Offset, PartitionId};
+use logic::log::chain::{self, Found};
+use logic::log::epochs::Epochs;
+use logic::log::header::BatchHeader;
+use logic::log::segment::Segment;
+use logic::partition::producers::BatchSummary;
+
+use super::checkpoint::{Checkpoint, RawHeader};
+use super::frame::{self, BLOCK, Commit, FrameHead, Kind, WalId};
+use super::place::{self, CHECKPOINT, DELETED, METADATA, Metadata, OLD};
+use super::scan;
+use super::state::block_floor;
+use super::{LogConfig, Settings, StorageError};
+
+/// What start-up found.
+pub struct Recovery {
+    /// Every partition's log, in order of id.
+    pub logs: Vec<RecoveredLog>,
+    /// Partitions of which something acknowledged is missing or unreadable. They must not be served
+    /// as if they were whole (invariant 28); their files and write-ahead logs stay.
+    pub damaged: Vec<Damaged>,
+    /// Bytes of write-ahead logs read.
+    pub bytes: u64,
+    /// Milliseconds it took.
+    pub took_ms: u64,
+}
+
+/// A partition that cannot be trusted.
+#[derive(Clone, Debug)]
+pub struct Damaged {
+    /// Whose log it is, when its metadata could be read.
+    pub id: Option<PartitionId>,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// One partition's log as found, to be attached on the shard that will own it.
+pub struct RecoveredLog {
+    pub(super) metadata: Metadata,
+    pub(super) directory: PathBuf,
+    pub(super) log: logic::log::Log,
+    /// What the files are not known to hold, oldest first.
+    pub(super) tail: Vec<Piece>,
+    /// The partition's producer state when the last checkpoint was made; empty when there was none.
+    pub producer_snapshot: Bytes,
+    /// Headers of the idempotent batches appended since.
+    pub(super) raw_after: Vec<RawHeader>,
+    /// The write-ahead logs that hold it; none when its files do.
+    pub(super) from: Vec<Arc<OldWal>>,
+}
+
+impl RecoveredLog {
+    /// Whose log it is.
+    pub fn id(&self) -> PartitionId {
+        self.metadata.id
+    }
+
+    /// The topic's name when the log was made.
+    pub fn topic_name(&self) -> &str {
+        &self.metadata.topic_name
+    }
+
+    /// The first offset that may be read.
+    pub fn log_start(&self) -> Offset {
+        self.log.log_start()
+    }
+
+    /// One past the last record.
+    pub fn log_end(&self) -> Offset {
+        self.log.log_end()
+    }
+
+    /// The idempotent batches appended after the snapshot, in order and each with its base offset, to
+    /// be folded into it.
+    pub fn batches_after_snapshot(&self) -> Vec<(BatchSummary, Offset)> {
+        let headers = self
+            .raw_after
+            .iter()
+            .filter_map(|raw| BatchHeader::read(raw).ok());
+        let summary = |header: BatchHeader| BatchSummary {
+            producer_id: header.producer_id,
+            epoch: header.producer_epoch,
+            base_sequence: header.base_sequence,
+            record_count: header.last_offset_delta.cast_unsigned() + 1,
+            timestamp: header.max_timestamp.0,
+        };
+        headers
+            .map(|header| (summary(header), header.base_offset))
+            .collect()
+    }
+
+    /// Leader epochs and where they begin.
+    pub fn epochs(&self) -> &Epochs {
+        self.log.epochs()
+    }
+}
+
+/// Bytes of a segment that are in memory first.
+pub(super) struct Piece {
+    pub segment: Offset,
+    pub position: u32,
+    pub bytes: Bytes,
+}
+
+/// A write-ahead log of an earlier start.
+#[derive(Debug)]
+pub(super) struct OldWal {
+    directory: PathBuf,
+    /// Partitions that still need it.
+    users: AtomicUsize,
+}
+
+impl OldWal {
+    /// One partition no longer needs it; the last one removes it, on a thread of its own.
+    pub fn settle(self: Arc<Self>) {
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            std::thread::spawn(move || place::remove_wal(&self.directory));
+        }
+    }
+}
+
+/// Which start of the broker this is.
+pub(super) fn read_boot(data_dir: &Path) -> Option<u64> {
+    let body = place::read_small(&place::wal_root(data_dir).join("boot"))?;
+    Some(u64::from_le_bytes(*body.first_chunk()?))
+}
+
+/// Whether a write-ahead log of an earlier start is still there.
+pub(super) fn has_older_wal(data_dir: &Path, boot: u64) -> bool {
+    wal_directories(&place::wal_root(data_dir))
+        .is_ok_and(|all| all.iter().any(|(older, ..)| *older < boot))
+}
+
+/// Reads what is in `data_dir`: every write-ahead log, whoever wrote it, and the directory of every
+/// partition. Makes durable what it read. Does not read segments, unless caches are missing.
+pub fn recover(data_dir: &Path, _settings: &Settings) -> Result<Recovery, StorageError> {
+    let started = Instant::now();
+    let root = place::wal_root(data_dir);
+    let io = |source| StorageError::io("recover", &root, source);
+    fs::create_dir_all(&root).map_err(io)?;
+    fs::create_dir_all(place::logs_root(data_dir)).map_err(io)?;
+    let directories = wal_directories(&root).map_err(io)?;
+    next_boot(data_dir, &directories).map_err(io)?;
+    let read = read_all(&directories)?;
+    let bytes = read.iter().map(|wal| wal.bytes).sum();
+    let mut folded = Folded::default();
+    let old: Vec<Arc<OldWal>> = read
+        .into_iter()
+        .map(|wal| {
+            let old = OldWal {
+                directory: wal.directory.clone(),
+                users: AtomicUsize::new(0),
+            };
+            let old = Arc::new(old);
+            folded.add(&old, wal);
+            old
+        })
+        .collect();
+    let mut recovery = Recovery {
+        logs: Vec::new(),
+        damaged: Vec::new(),
+        bytes,
+        took_ms: 0,
+    };
+    collect(data_dir, folded, &mut recovery)?;
+    for wal in old {
+        let unused = wal.users.load(Ordering::Acquire) == 0;
+        if unused {
+            place::remove_wal(&wal.directory);
+        }
+    }
+    recovery.took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(recovery)
+}
+
+/// The write-ahead logs that are there, oldest first. Removes those that were given up.
+fn wal_directories(root: &Path) -> io::Result<Vec<(u64, WalId, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == OLD) {
+            fs::remove_dir_all(&path)?;
+            continue;
+        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some((boot, wal)) = name.and_then(place::parse_wal_name) {
+            found.push((boot, wal, path));
+        }
+    }
+    found.sort_by(|a, b| (a.0, &a.2).cmp(&(b.0, &b.2)));
+    Ok(found)
+}
+
+fn next_boot(data_dir: &Path, directories: &[(u64, WalId, PathBuf)]) -> io::Result<()> {
+    let newest = directories
+        .iter()
+        .map(|(boot, ..)| *boot)
+        .max()
+        .unwrap_or(0);
+    let boot = read_boot(data_dir).unwrap_or(0).max(newest) + 1;
+    place::write_small_blocking(&place::wal_root(data_dir).join("boot"), &boot.to_le_bytes())
+}
+
+/// One write-ahead log's replayable frames.
+struct ReadWal {
+    directory: PathBuf,
+    bytes: u64,
+    frames: Vec<(FrameHead, Bytes)>,
+    lost: Lost,
+}
+
+/// What a damaged write-ahead log does not have.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Lost {
+    #[default]
+    Nothing,
+    /// Frames of exactly these partitions.
+    Of(BTreeSet<PartitionId>),
+    /// Frames of nobody knows which.
+    Unknown,
+}
+
+fn read_all(directories: &[(u64, WalId, PathBuf)]) -> Result<Vec<ReadWal>, StorageError> {
+    // One thread each: the disk has more to give than one reader takes.
+    let results: Vec<io::Result<ReadWal>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = directories
+            .iter()
+            .map(|(_, wal, path)| scope.spawn(move || read_wal(path, *wal)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a recovery thread panicked")))
+        });
+        joined.collect()
+    });
+    let mut read = Vec::new();
+    for (result, (.., path)) in results.into_iter().zip(directories) {
+        read.push(result.map_err(|source| StorageError::io("read", path, source))?);
+    }
+    Ok(read)
+}
+
+fn read_wal(directory: &Path, wal: WalId) -> io::Result<ReadWal> {
+    let mut extents = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "extent") {
+            let file = fs::File::open(&path)?;
+            let content = Bytes::from(fs::read(&path)?);
+            // What is read may only be in a cache yet; it is about to be served as durable.
+            file.sync_data()?;
+            extents.push(content);
+        }
+    }
+    let bytes = extents.iter().map(|extent| extent.len() as u64).sum();
+    let (frames, lost) = replayable(&extents, wal);
+    Ok(ReadWal {
+        directory: directory.to_owned(),
+        bytes,
+        frames,
+        lost,
+    })
+}
+
+/// The frames of a write-ahead log that count, in order.
+fn replayable(extents: &[Bytes], wal: WalId) -> (Vec<(FrameHead, Bytes)>, Lost) {
+    let mut commits: Vec<(Found, Bytes, Commit)> = Vec::new();
+    let mut broken: BTreeMap<u64, Lost> = BTreeMap::new();
+    for extent in extents {
+        let mut at = 0;
+        while at < extent.len() {
+            match frame::read(&extent[at..], wal) {
+                Ok(Some(commit)) => {
+                    let head = commit.head;
+                    let found = Found {
+                        sequence: head.sequence,
+                        durable: head.durable,
+                        needed: head.needed,
+                        generation: head.generation,
+                    };
+                    let len = commit.len;
+                    commits.push((found, extent.slice(at..), commit));
+                    at += len;
+                }
+                Ok(None) => at += BLOCK,
+                Err(wrong) => {
+                    if let Some(sequence) = wrong.sequence {
+                        let partitions = wrong.partitions.into_iter().collect();
+                        let lost = if wrong.complete {
+                            Lost::Of(partitions)
+                        } else {
+                            Lost::Unknown
+                        };
+                        broken.insert(sequence, lost);
+                    }
+                    at += BLOCK;
+                }
+            }
+        }
+    }
+    let found: Vec<Found> = commits.iter().map(|(found, ..)| *found).collect();
+    let chain = chain::order(&found);
+    let mut frames = Vec::new();
+    for at in chain.replay {
+        let (_, bytes, commit) = &commits[at];
+        for frame in &commit.frames {
+            frames.push((frame.head, bytes.slice(frame.payload.clone())));
+        }
+    }
+    let mut lost = Lost::Nothing;
+    for sequence in chain.lost.into_iter().flatten() {
+        lost = match (lost, broken.remove(&sequence)) {
+            (Lost::Nothing, Some(Lost::Of(some))) => Lost::Of(some),
+            (Lost::Of(mut some), Some(Lost::Of(more))) => {
+                some.extend(more);
+                Lost::Of(some)
+            }
+            _ => return (frames, Lost::Unknown),
+        };
+    }
+    (frames, lost)
+}
+
+/// For the fuzzer: any bytes as an extent must neither panic nor be taken for a whole log unless they
+/// are one.
+pub fn fuzz_recover(bytes: &[u8]) {
+    let wal = WalId([0; 16]);
+    let (frames, lost) = replayable(&[Bytes::copy_from_slice(bytes)], wal);
+    let old = Arc::new(OldWal {
+        directory: PathBuf::new(),
+        users: AtomicUsize::new(0),
+    });
+    let mut folded = Folded::default();
+    folded.add(
+        &old,
+        ReadWal {
+            directory: PathBuf::new(),
+            bytes: 0,
+            frames,
+            lost,
+        },
+    );
+    for (id, part) in folded.partitions {
+        let metadata = Metadata {
+            id,
+            topic_name: String::new(),
+            log_start: Offset(0),
+        };
+        drop(from_wal(&metadata, Path::new("/nonexistent"), part, &[]));
+    }
+}
+
+/// What the write-ahead logs say of each partition.
+#[derive(Default)]
+struct Folded {
+    partitions: BTreeMap<PartitionId, Part>,
+}
+
+/// One partition's frames since its last checkpoint.
+#[derive(Default)]
+struct Part {
+    checkpoint: Option<Checkpoint>,
+    data: Vec<(FrameHead, Bytes)>,
+    /// Where its frames lie, oldest first.
+    from: Vec<Arc<OldWal>>,
+    damage: Option<String>,
+}
+
+impl Folded {
+    /// Adds a write-ahead log that is newer than all added before.
+    fn add(&mut self, old: &Arc<OldWal>, wal: ReadWal) {
+        // Damage first: a checkpoint that follows in the log makes whole what it covers. Within one
+        // log that order is lost with the commit, so a checkpoint before the hole would too; only
+        // logs that are newer count.
+        let mut touched = BTreeSet::new();
+        for (head, payload) in wal.frames {
+            if head.kind == Kind::Note {
+                continue;
+            }
+            let part = self.partitions.entry(head.partition).or_default();
+            if touched.insert(head.partition) {
+                part.from.push(old.clone());
+            }
+            if head.kind == Kind::Data {
+                part.data.push((head, payload));
+                continue;
+            }
+            match Checkpoint::decode(&payload) {
+                Some(checkpoint) => {
+                    part.checkpoint = Some(checkpoint);
+                    part.data.clear();
+                    part.damage = None;
+                }
+                None => part.damage = Some("a checkpoint cannot be read".into()),
+            }
+        }
+        let lost: Vec<PartitionId> = match wal.lost {
+            Lost::Nothing => return,
+            Lost::Of(some) => some.into_iter().collect(),
+            Lost::Unknown => touched.iter().copied().collect(),
+        };
+        for id in lost {
+            let part = self.partitions.entry(id).or_default();
+            if touched.insert(id) {
+                part.from.push(old.clone());
+            }
+            let what = format!("{} has lost durable commits", wal.directory.display());
+            part.damage = Some(what);
+        }
+    }
+}
+
+/// Pairs the partitions' directories with what the write-ahead logs say.
+fn collect(
+    data_dir: &Path,
+    mut folded: Folded,
+    recovery: &mut Recovery,
+) -> Result<(), StorageError> {
+    let root = place::logs_root(data_dir);
+    let io = |source| StorageError::io("read", &root, source);
+    for entry in fs::read_dir(&root).map_err(io)? {
+        let directory = entry.map_err(io)?.path();
+        if directory
+            .as_os_str()
+            .as_encoded_bytes()
+            .ends_with(DELETED.as_bytes())
+        {
+            fs::remove_dir_all(&directory).map_err(io)?;
+            continue;
+        }
+        if !directory.is_dir() {
+            continue;
+        }
+        let metadata = place::read_small(&directory.join(METADATA));
+        let Some(metadata) = metadata.and_then(|body| Metadata::decode(&body)) else {
+            // A crash in the middle of making a log leaves an empty directory.
+            if fs::remove_file(directory.join("partition.new")).is_ok()
+                | fs::remove_dir(&directory).is_ok()
+            {
+                continue;
+            }
+            let what = format!("{METADATA} is missing or unreadable");
+            recovery.damaged.push(Damaged {
+                id: None,
+                directory,
+                what,
+            });
+            continue;
+        };
+        let part = folded.partitions.remove(&metadata.id);
+        let from = part
+            .as_ref()
+            .map(|part| part.from.clone())
+            .unwrap_or_default();
+        for wal in &from {
+            wal.users.fetch_add(1, Ordering::AcqRel);
+        }
+        let id = Some(metadata.id);
+        match one(metadata, &directory, part) {
+            Ok(log) => recovery.logs.push(log),
+            Err(what) => recovery.damaged.push(Damaged {
+                id,
+                directory,
+                what,
+            }),
+        }
+    }
+    recovery.logs.sort_by_key(RecoveredLog::id);
+    Ok(())
+}
+
+fn one(metadata: Metadata, directory: &Path, part: Option<Part>) -> Result<RecoveredLog, String> {
+    let files = segment_files(directory).map_err(|error| error.to_string())?;
+    match part {
+        Some(part) => from_wal(&metadata, directory, part, &files),
+        None => from_files(&metadata, directory, &files),
+    }
+}
+
+/// A segment file: base offset, length, and when it was last changed, wall clock in ms.
+pub(super) struct SegmentFile {
+    pub base: Offset,
+    pub len: u64,
+    pub changed_ms: i64,
+}
+
+fn segment_files(directory: &Path) -> io::Result<Vec<SegmentFile>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let log = path.extension().is_some_and(|ending| ending == "log");
+        let base = stem
+            .filter(|stem| log && stem.len() == 20)
+            .and_then(|stem| stem.parse().ok());
+        if let Some(base) = base {
+            let metadata = fs::metadata(&path)?;
+            let changed = metadata.modified()?.duration_since(std::time::UNIX_EPOCH);
+            let changed_ms = changed.map_or(0, |at| i64::try_from(at.as_millis()).unwrap_or(0));
+            files.push(SegmentFile {
+                base: Offset(base),
+                len: metadata.len(),
+                changed_ms,
+            });
+        }
+    }
+    files.sort_by_key(|file| file.base);
+    Ok(files)
+}
+
+/// Segments that are complete in their files, below `active`.
+fn sealed(files: &[SegmentFile], active: Offset) -> Result<Vec<Segment>, String> {
+    let mut segments = Vec::new();
+    let below: Vec<_> = files.iter().filter(|file| file.base < active).collect();
+    let ends = below.iter().skip(1).map(|next| next.base).chain([active]);
+    for (file, end) in below.iter().zip(ends) {
+        let size = u32::try_from(file.len).map_err(|_| "a segment is above 4 GiB".to_string())?;
+        segments.push(Segment::found(file.base, end, size, file.changed_ms));
+    }
+    Ok(segments)
+}
+
+fn from_wal(
+    metadata: &Metadata,
+    directory: &Path,
+    part: Part,
+    files: &[SegmentFile],
+) -> Result<RecoveredLog, String> {
+    if let Some(what) = part.damage {
+        return Err(what);
+    }
+    let checkpoint = part
+        .checkpoint
+        .ok_or("its write-ahead log begins without a checkpoint")?;
+    let base = checkpoint.segment;
+    let whole = checkpoint.tail_start as usize + checkpoint.tail.len();
+    if whole != checkpoint.position as usize
+        || !(checkpoint.tail_start as usize).is_multiple_of(BLOCK)
+    {
+        return Err("a checkpoint contradicts itself".into());
+    }
+    let mut segments = sealed(files, base)?;
+    segments.push(checkpoint.active());
+    let first = segments.first().map_or(base, |segment| segment.base);
+    let log_start = metadata.log_start.max(first);
+    let config = LogConfig::default();
+    let mut log = logic::log::Log::recovered(
+        metadata.id,
+        config,
+        segments,
+        log_start,
+        checkpoint.epochs.clone(),
+    );
+    let mut tail = Vec::new();
+    if checkpoint.position > 0 {
+        let bytes = checkpoint.tail.clone();
+        tail.push(Piece {
+            segment: base,
+            position: checkpoint.tail_start,
+            bytes,
+        });
+    }
+    let mut after = checkpoint.after.clone();
+    for (head, payload) in part.data {
+        replay(&mut log, &head, &payload, &mut after)?;
+        tail.push(Piece {
+            segment: head.segment,
+            position: head.position,
+            bytes: payload,
+        });
+    }
+    // A log start that came with the deletion of segments may lie in what was only replayed now.
+    log.set_log_start(metadata.log_start.min(log.log_end()));
+    let kept: BTreeSet<Offset> = log.segments().map(|segment| segment.base).collect();
+    tail.retain(|piece| kept.contains(&piece.segment));
+    let on_disk = files
+        .iter()
+        .find(|file| file.base == base)
+        .map_or(0, |file| file.len);
+    if kept.contains(&base) && on_disk < u64::from(checkpoint.tail_start) {
+        return Err(format!(
+            "segment {} is shorter than what was flushed of it",
+            base.0
+        ));
+    }
+    remove_strays(directory, files, &kept);
+    Ok(RecoveredLog {
+        metadata: metadata.clone(),
+        directory: directory.to_owned(),
+        log,
+        tail,
+        producer_snapshot: checkpoint.producers,
+        raw_after: after,
+        from: part.from,
+    })
+}
+
+/// Adds a frame's batches to the log.
+fn replay(
+    log: &mut logic::log::Log,
+    head: &FrameHead,
+    payload: &Bytes,
+    after: &mut Vec<RawHeader>,
+) -> Result<(), String> {
+    let mut at = 0;
+    while at < payload.len() {
+        let rest = &payload[at..];
+        let header = BatchHeader::read(rest).map_err(|_| "a frame holds no batch".to_string())?;
+        let position = head
+            .position
+            .checked_add(at as u32)
+            .ok_or("a position overflows")?;
+        if header.len as usize > rest.len() || !log.replay(0, &header, head.segment, position) {
+            return Err(format!(
+                "frames leave a hole before offset {}",
+                header.base_offset.0
+            ));
+        }
+        if let (true, Some(raw)) = (header.producer_id >= 0, rest.first_chunk()) {
+            after.push(*raw);
+        }
+        at += header.len as usize;
+    }
+    Ok(())
+}
+
+/// Removes segment files that the log does not have: whole segments below its start, and what was
+/// written for appends that were never committed.
+fn remove_strays(directory: &Path, files: &[SegmentFile], kept: &BTreeSet<Offset>) {
+    for file in files.iter().filter(|file| !kept.contains(&file.base)) {
+        for ending in ["index", "timeindex", "txnindex", "log"] {
+            // What cannot be removed is tried again at the next start.
+            drop(fs::remove_file(super::append::segment_path(
+                directory, file.base, ending,
+            )));
+        }
+    }
+}
+
+fn from_files(
+    metadata: &Metadata,
+    directory: &Path,
+    files: &[SegmentFile],
+) -> Result<RecoveredLog, String> {
+    let checkpoint = place::read_small(&directory.join(CHECKPOINT))
+        .and_then(|body| Checkpoint::decode(&body))
+        .filter(|checkpoint| fits(checkpoint, files));
+    let checkpoint = match checkpoint {
+        Some(checkpoint) => checkpoint,
+        None => scan::rebuild(directory, files, metadata.log_start)?,
+    };
+    let mut segments = sealed(files, checkpoint.segment)?;
+    segments.push(checkpoint.active());
+    let mut log = logic::log::Log::recovered(
+        metadata.id,
+        LogConfig::default(),
+        segments,
+        metadata.log_start,
+        checkpoint.epochs.clone(),
+    );
+    let gone = log.set_log_start(metadata.log_start.min(log.log_end()));
+    let kept: BTreeSet<Offset> = log.segments().map(|segment| segment.base).collect();
+    if !gone.is_empty() {
+        remove_strays(directory, files, &kept);
+    }
+    let (from, to) = (block_floor(checkpoint.position), checkpoint.position);
+    let path = super::append::segment_path(directory, checkpoint.segment, "log");
+    let bytes = scan::read_range(&path, from, to).map_err(|error| error.to_string())?;
+    let tail = match bytes {
+        bytes if bytes.is_empty() && from == 0 => Vec::new(),
+        bytes => vec![Piece {
+            segment: checkpoint.segment,
+            position: from,
+            bytes,
+        }],
+    };
+    Ok(RecoveredLog {
+        metadata: metadata.clone(),
+        directory: directory.to_owned(),
+        log,
+        tail,
+        producer_snapshot: checkpoint.producers,
+        raw_after: checkpoint.after,
+        from: Vec::new(),
+    })
+}
+
+/// Whether a clean stop's checkpoint is of these files.
+fn fits(checkpoint: &Checkpoint, files: &[SegmentFile]) -> bool {
+    match files.last() {
+        Some(last) => {
+            last.base == checkpoint.segment && last.len == u64::from(checkpoint.position)
+                || last.base < checkpoint.segment && checkpoint.position == 0
+        }
+        None => checkpoint.position == 0,
+    }
+}
+
+impl Checkpoint {
+    /// The active segment as it was.
+    fn active(&self) -> Segment {
+        let mut segment =
+            Segment::found(self.segment, self.log_end, self.position, self.created_ms);
+        segment.first_timestamp = self.first_timestamp;
+        segment.max_timestamp = self.max_timestamp.or(segment.max_timestamp);
+        segment
+    }
+}

@@ -1,0 +1,192 @@
+//! Keeps the write-ahead log short: flushes segments, carries each partition's state forward, and
+//! gives up the extents below. Also the clean stop, which makes the whole log superfluous. Knows not
+//! how commits or segments are written.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::append::{Backing, LogState};
+use super::commit::Queued;
+use super::signal::Signal;
+use super::state::Shared;
+use super::{StorageError, behind, place};
+
+/// Partitions flushed at the same time.
+const WORKERS: usize = 8;
+/// A clean stop gives up after this; the write-ahead log has the rest.
+const CLOSE_WAIT: Duration = Duration::from_secs(3);
+
+/// After a commit: prepares room ahead, and trims when half of the bound is used.
+pub(super) fn consider(shared: &Rc<Shared>) {
+    if shared.extents.needs_spare() {
+        let shared = shared.clone();
+        reactor::spawn(async move {
+            if let Err(source) = shared.extents.prepare_spare().await {
+                // Not fatal: without a spare the committer allocates when it must, and fails then.
+                eprintln!(
+                    "warning: could not prepare room in {}: {source}",
+                    shared.wal_dir.display()
+                );
+            }
+        });
+    }
+    let due = shared.extents.live_bytes() * 2 >= shared.settings.wal_bytes_max;
+    if due && shared.extents.has_full() && !shared.trimming.replace(true) {
+        let shared = shared.clone();
+        reactor::spawn(async move {
+            let result = trim(&shared).await;
+            shared.trimming.set(false);
+            shared.committed.notify();
+            if let Err(error @ StorageError::Io { .. }) = result {
+                shared.fail(&error);
+            }
+        });
+    }
+}
+
+/// Gives up every extent but the current one.
+async fn trim(shared: &Rc<Shared>) -> Result<(), StorageError> {
+    let needed = shared.extents.current_first();
+    let old = |log: &LogState| match *log.backing.borrow() {
+        Backing::Files => false,
+        Backing::Recovered(_) => true,
+        Backing::Wal(checkpoint) => checkpoint < needed,
+    };
+    let logs: Vec<_> = shared
+        .logs
+        .borrow()
+        .values()
+        .filter(|log| old(log))
+        .cloned()
+        .collect();
+    checkpoint_all(shared, logs).await?;
+    shared.needed_sequence.set(needed);
+    let ticket = shared.enqueue(Queued::note());
+    shared.durable(ticket).await?;
+    let path = shared.wal_dir.clone();
+    let io = |source| StorageError::io("recycle", &path, source);
+    shared.extents.recycle(needed).await.map_err(io)
+}
+
+/// Carries the state of these logs forward and waits until that is durable.
+async fn checkpoint_all(shared: &Rc<Shared>, logs: Vec<Rc<LogState>>) -> Result<(), StorageError> {
+    struct Job {
+        left: RefCell<VecDeque<Rc<LogState>>>,
+        running: Cell<usize>,
+        error: RefCell<Option<StorageError>>,
+        done: Signal,
+    }
+    let workers = WORKERS.min(logs.len());
+    let job = Rc::new(Job {
+        left: RefCell::new(logs.into()),
+        running: Cell::new(workers),
+        error: RefCell::default(),
+        done: Signal::default(),
+    });
+    for _ in 0..workers {
+        let (shared, job) = (shared.clone(), job.clone());
+        reactor::spawn(async move {
+            loop {
+                let next = job.left.borrow_mut().pop_front();
+                let Some(log) = next.filter(|_| job.error.borrow().is_none()) else {
+                    break;
+                };
+                if let Err(error) = checkpoint(&shared, &log).await {
+                    job.error.replace(Some(error));
+                }
+            }
+            job.running.set(job.running.get() - 1);
+            job.done.notify();
+        });
+    }
+    job.done.until(|| job.running.get() == 0).await;
+    match job.error.take() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// Flushes a log's segments, then carries its state into this write-ahead log, durably.
+async fn checkpoint(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
+    loop {
+        behind::flush(shared, log).await?;
+        if log.deleted.get() {
+            return Ok(());
+        }
+        if log.can_checkpoint() {
+            break;
+        }
+    }
+    let sequence = shared.next_sequence.get();
+    let ticket = log.enqueue_checkpoint(shared, true);
+    shared.durable(ticket).await?;
+    if matches!(*log.backing.borrow(), Backing::Recovered(_)) {
+        log.settled();
+        log.backing.replace(Backing::Wal(sequence));
+    }
+    Ok(())
+}
+
+/// Has a recovered log settle in this write-ahead log, so that the older ones can go.
+pub(super) fn settle_soon(shared: &Rc<Shared>, log: &Rc<LogState>) {
+    shared.settling.borrow_mut().push_back(log.clone());
+    if shared.settlers.get() >= WORKERS {
+        return;
+    }
+    shared.settlers.set(shared.settlers.get() + 1);
+    let shared = shared.clone();
+    reactor::spawn(async move {
+        loop {
+            let next = shared.settling.borrow_mut().pop_front();
+            let Some(log) = next.filter(|_| !shared.has_failed()) else {
+                break;
+            };
+            if let Err(error @ StorageError::Io { .. }) = checkpoint(&shared, &log).await {
+                shared.fail(&error);
+            }
+        }
+        shared.settlers.set(shared.settlers.get() - 1);
+        shared.committed.notify();
+    });
+}
+
+/// The clean stop.
+pub(super) async fn close(shared: &Rc<Shared>) {
+    if shared.closing.replace(true) {
+        return shared.committed.until(|| shared.stopped.get()).await;
+    }
+    let started = reactor::timer::monotonic_nanos();
+    shared.work.notify();
+    let idle = || shared.settlers.get() == 0 && !shared.trimming.get();
+    shared
+        .committed
+        .until(|| idle() || shared.has_failed())
+        .await;
+    // What was appended is durable before anything else is attempted. A failure is known to all.
+    let everything = shared.frames_queued.get();
+    let mut clean = shared.durable(everything).await.is_ok();
+    let logs: Vec<_> = shared.logs.borrow().values().cloned().collect();
+    for log in logs {
+        let elapsed = reactor::timer::monotonic_nanos() - started;
+        if !clean || elapsed > CLOSE_WAIT.as_nanos() as u64 {
+            clean = false;
+            break;
+        }
+        if matches!(*log.backing.borrow(), Backing::Files) {
+            continue;
+        }
+        if let Err(error) = behind::finish(shared, &log).await {
+            eprintln!("warning: {error}; the next start recovers it");
+            clean = false;
+        }
+    }
+    shared.stopped.set(true);
+    shared.work.notify();
+    shared.committed.notify();
+    // An older log that is kept, for damage perhaps, would outrank the files.
+    if clean && !super::recover::has_older_wal(&shared.data_dir, shared.boot) {
+        place::remove_wal(&shared.wal_dir);
+    }
+}
