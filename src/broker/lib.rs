@@ -2,6 +2,8 @@
 //! I/O. Decides nothing that a pure machine could decide.
 #![forbid(unsafe_code)]
 
+pub mod command;
+
 pub mod serve;
 
 pub mod net;
@@ -15,3 +17,5 @@ pub mod storage;
 pub mod consensus;
 
 pub mod config;
+pub mod data_dir;
+pub mod start_error;
