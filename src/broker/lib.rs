@@ -4,6 +4,14 @@
 
 pub mod command;
 
+pub mod config;
+
+pub mod data_dir;
+
+pub mod start_error;
+
+pub mod start;
+
 pub mod serve;
 
 pub mod net;
@@ -15,7 +23,3 @@ pub mod shard;
 pub mod storage;
 
 pub mod consensus;
-
-pub mod config;
-pub mod data_dir;
-pub mod start_error;
