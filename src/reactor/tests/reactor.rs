@@ -205,6 +205,29 @@ fn an_abandoned_accept_closes_the_connection_that_nobody_took() {
 }
 
 #[test]
+fn a_dropped_socket_is_closed_even_with_an_abandoned_receive() {
+    let (listener, address) = listening();
+    run(move |reactor| async move {
+        let mut client = TcpStream::connect(address).expect("connects");
+        let accepted = listener.accept(&reactor).await.expect("accepts");
+        let socket = Socket::new(&reactor, accepted.fd).expect("a socket");
+        {
+            let mut into = BytesMut::new();
+            let mut receive = std::pin::pin!(socket.recv(&mut into));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(receive.as_mut().poll(&mut context).is_pending());
+        }
+        reactor::timer::sleep(Duration::from_millis(5)).await;
+        drop(socket);
+        client
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .expect("a deadline");
+        let end = client.read(&mut [0]).expect("the end, not a deadline");
+        assert_eq!(end, 0);
+    });
+}
+
+#[test]
 fn a_send_of_more_buffers_than_one_call_takes_arrives_whole() {
     const BUFFERS: usize = 3000;
     let (listener, address) = listening();
