@@ -9,10 +9,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use reactor::Settings;
 use reactor::file::{self, DirectFile, Mode, PageFile};
 use reactor::local;
 use reactor::socket::Socket;
-use support::{listening, pattern, run, scratch};
+use support::{begin, listening, pattern, run, scratch, settings};
 
 #[test]
 fn an_echo_returns_every_byte_in_order() {
@@ -250,10 +251,14 @@ fn a_send_of_more_buffers_than_one_call_takes_arrives_whole() {
 }
 
 #[test]
-fn more_connections_than_shared_buffers_all_receive() {
+fn more_connections_than_shared_buffers_and_ring_entries_all_receive() {
     const CONNECTIONS: usize = 200;
     let (listener, address) = listening();
-    run(move |reactor| async move {
+    let tiny = Settings {
+        ring_entries: 4,
+        ..settings()
+    };
+    let executor = begin(tiny, move |reactor| async move {
         let mut clients = Vec::new();
         let mut waits = Vec::new();
         for _ in 0..CONNECTIONS {
@@ -281,6 +286,7 @@ fn more_connections_than_shared_buffers_all_receive() {
             assert!(received[..] == pattern(1000)[..]);
         }
     });
+    executor.join().expect("the executor runs to completion");
 }
 
 #[test]
