@@ -125,6 +125,11 @@ pub(super) struct LogState {
     /// A background task works on the files.
     pub busy: Cell<bool>,
     pub behind_queued: Cell<bool>,
+    /// The frame that must be durable before a segment's block may be written again: after a clean stop the
+    /// last one holds acknowledged data that only the checkpoint carries besides.
+    pub gate: Cell<u64>,
+    /// Index entries of the active segment that are in its file.
+    pub index_saved: Cell<usize>,
     pub pages: RefCell<BTreeMap<Offset, PageFile>>,
     pub in_moved: Cell<bool>,
     pub deleted: Cell<bool>,
@@ -211,7 +216,9 @@ impl Log {
         state.fill(shared, placed.segment, body, &batch.bytes[HEADER_BYTES..]);
         state.producers.borrow_mut().note(&header, &head);
         if matches!(*state.backing.borrow(), Backing::Files) {
-            state.enqueue_checkpoint(shared, batch.flush);
+            state
+                .gate
+                .set(state.enqueue_checkpoint(shared, batch.flush));
         } else {
             let tail = state.tail.borrow();
             let payload = tail.slices(
@@ -248,15 +255,18 @@ impl Log {
         if offset <= self.log_start() {
             return Ok(());
         }
+        if !behind::lock(shared, state).await {
+            return shared.check().and(Err(StorageError::Closed));
+        }
         let metadata = {
             let mut metadata = state.metadata.borrow_mut();
             metadata.log_start = metadata.log_start.max(offset);
             metadata.clone()
         };
         let path = state.directory.join(METADATA);
-        place::write_small(&shared.reactor, &path, &metadata.encode())
-            .await
-            .map_err(|source| StorageError::io("write", &path, source))?;
+        let written = place::write_small(&shared.reactor, &path, &metadata.encode()).await;
+        behind::unlock(shared, state);
+        written.map_err(|source| StorageError::io("write", &path, source))?;
         let gone = state.log.borrow_mut().set_log_start(offset);
         for segment in gone {
             state.pages.borrow_mut().remove(&segment.base);
@@ -339,6 +349,8 @@ impl LogState {
             unsealed: RefCell::new(unsealed),
             busy: Cell::new(false),
             behind_queued: Cell::new(false),
+            gate: Cell::new(0),
+            index_saved: Cell::new(0),
             pages: RefCell::default(),
             in_moved: Cell::new(false),
             deleted: Cell::new(false),

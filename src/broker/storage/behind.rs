@@ -19,11 +19,13 @@ use super::signal::Signal;
 use super::state::{Shared, block_floor, concat};
 
 /// A partition's unwritten blocks are written once there are this many bytes of them.
-const BEHIND_BYTES: u32 = 256 << 10;
+const BEHIND_BYTES: u32 = 1 << 20;
 /// One write.
 const WRITE_BYTES: u32 = 4 << 20;
 /// Segment files are extended ahead by this much.
 const ALLOCATE_BYTES: u64 = 16 << 20;
+/// An active segment's indexes are written again after so many entries.
+const SAVE_ENTRIES: usize = 8_192;
 /// Partitions written at the same time.
 const WORKERS: usize = 4;
 
@@ -83,7 +85,7 @@ async fn work(shared: Rc<Shared>) {
 
 /// Waits until no task works on the log's files, then claims them. `false` when the log is deleted
 /// or the storage failed.
-async fn lock(shared: &Shared, log: &LogState) -> bool {
+pub(super) async fn lock(shared: &Shared, log: &LogState) -> bool {
     let gone = || log.deleted.get() || shared.has_failed();
     shared
         .behind
@@ -97,7 +99,8 @@ async fn lock(shared: &Shared, log: &LogState) -> bool {
     true
 }
 
-fn unlock(shared: &Shared, log: &LogState) {
+/// Gives up the claim.
+pub(super) fn unlock(shared: &Shared, log: &LogState) {
     log.busy.set(false);
     shared.behind.signal.notify();
 }
@@ -183,6 +186,7 @@ fn next_step(log: &LogState) -> Option<Step> {
 }
 
 async fn write_blocks(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
+    shared.durable(log.gate.get()).await?;
     while let Some(step) = next_step(log) {
         match step {
             Step::Write {
@@ -203,6 +207,7 @@ async fn write_blocks(shared: &Shared, log: &LogState) -> Result<(), StorageErro
                 cut.await
                     .map_err(|source| StorageError::io("seal", &path, source))?;
                 write_indexes(shared, log, base).await?;
+                log.index_saved.set(0);
                 log.unsealed.borrow_mut().pop_front();
                 forget_older_indexes(log, base);
             }
@@ -336,6 +341,22 @@ pub(super) async fn write_indexes(
             .map_err(|source| StorageError::io("write", &path, source))?;
     }
     Ok(())
+}
+
+/// Writes the active segment's indexes when they have grown a lot, so that after a crash less of the
+/// segment must be walked to rebuild them.
+pub(super) async fn save_index(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
+    let (base, entries) = {
+        let log = log.log.borrow();
+        (log.active().base, log.active().offsets.entries().len())
+    };
+    if entries < log.index_saved.get() + SAVE_ENTRIES || !lock(shared, log).await {
+        return Ok(());
+    }
+    let result = write_indexes(shared, log, base).await;
+    log.index_saved.set(entries);
+    unlock(shared, log);
+    result
 }
 
 /// Keeps the memory of sealed segments' indexes bounded: only the newest of them stays.

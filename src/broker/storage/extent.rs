@@ -15,8 +15,6 @@ use reactor::file::{self, DirectFile, Mode};
 const FIRST_EXTENT_BYTES: u64 = 256 << 10;
 /// One write while an extent is prepared.
 const PREPARE_STEP: u64 = 1 << 20;
-/// Emptied extents kept for reuse.
-const SPARES_MAX: usize = 2;
 
 /// One file of the log.
 #[derive(Clone)]
@@ -37,6 +35,8 @@ pub struct Extents {
     reactor: Reactor,
     directory: PathBuf,
     extent_bytes: u64,
+    /// Emptied extents kept for reuse.
+    spares_max: usize,
     /// Where the next commit goes, and the bytes used of it.
     current: RefCell<Extent>,
     used: Cell<u64>,
@@ -54,6 +54,7 @@ impl Extents {
         reactor: &Reactor,
         directory: &Path,
         extent_bytes: u64,
+        spares_max: usize,
     ) -> io::Result<Self> {
         file::create_dir(reactor, directory).await?;
         let path = extent_path(directory, 0);
@@ -67,6 +68,7 @@ impl Extents {
             reactor: reactor.clone(),
             directory: directory.to_owned(),
             extent_bytes,
+            spares_max,
             current: RefCell::new(Extent {
                 generation: 1,
                 first: 1,
@@ -143,7 +145,7 @@ impl Extents {
                 if empty { full.pop_front() } else { None }
             };
             let Some(extent) = emptied else { return Ok(()) };
-            let keep = extent.size == self.extent_bytes && self.spare.borrow().len() < SPARES_MAX;
+            let keep = extent.size == self.extent_bytes && self.spare.borrow().len() < self.spares_max;
             if keep {
                 self.spare.borrow_mut().push(extent);
             } else {

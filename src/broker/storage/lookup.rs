@@ -189,7 +189,10 @@ impl Log {
     async fn index_files(&self, segment: &Segment) -> Option<Segment> {
         let read = |ending| std::fs::read(self.state.segment_path(segment.base, ending)).ok();
         let offsets = OffsetIndex::decode(&read("index")?, segment.indexed_from)?;
-        let times = TimeIndex::decode(&read("timeindex")?, segment.end.0 - segment.base.0)?;
+        let times = TimeIndex::decode(
+            &read("timeindex")?,
+            segment.indexed_from_offset.0 - segment.base.0,
+        )?;
         let last = *offsets.entries().last()?;
         let wanted = Offset(segment.base.0 + i64::from(last.relative));
         let (_, header, _) = self

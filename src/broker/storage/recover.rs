@@ -141,10 +141,17 @@ pub(super) fn read_boot(data_dir: &Path) -> Option<u64> {
     Some(u64::from_le_bytes(*body.first_chunk()?))
 }
 
-/// Whether a write-ahead log of an earlier start is still there.
+/// Whether a write-ahead log of an earlier start is, or may be, still there.
 pub(super) fn has_older_wal(data_dir: &Path, boot: u64) -> bool {
-    wal_directories(&place::wal_root(data_dir))
-        .is_ok_and(|all| all.iter().any(|(older, ..)| *older < boot))
+    let Ok(entries) = fs::read_dir(place::wal_root(data_dir)) else {
+        return true;
+    };
+    entries.into_iter().any(|entry| {
+        let Ok(entry) = entry else { return true };
+        let name = entry.file_name();
+        let parsed = name.to_str().and_then(place::parse_wal_name);
+        parsed.is_some_and(|(older, _)| older < boot)
+    })
 }
 
 /// Reads what is in `data_dir`: every write-ahead log, whoever wrote it, and the directory of every
@@ -168,7 +175,7 @@ pub fn recover(data_dir: &Path, _settings: &Settings) -> Result<Recovery, Storag
                 users: AtomicUsize::new(0),
             };
             let old = Arc::new(old);
-            folded.add(&old, wal);
+            folded.add(&old, &wal.directory, wal.content);
             old
         })
         .collect();
@@ -221,19 +228,23 @@ fn next_boot(data_dir: &Path, directories: &[(u64, WalId, PathBuf)]) -> io::Resu
 struct ReadWal {
     directory: PathBuf,
     bytes: u64,
-    frames: Vec<(FrameHead, Bytes)>,
-    lost: Lost,
+    content: Content,
 }
 
-/// What a damaged write-ahead log does not have.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Lost {
-    #[default]
-    Nothing,
-    /// Frames of exactly these partitions.
-    Of(BTreeSet<PartitionId>),
-    /// Frames of nobody knows which.
-    Unknown,
+/// What counts in a write-ahead log.
+#[derive(Default)]
+struct Content {
+    /// In order, each with its commit's number.
+    frames: Vec<(u64, FrameHead, Bytes)>,
+    lost: Vec<Lost>,
+}
+
+/// Commits that were durable and are not there.
+struct Lost {
+    /// The last of them.
+    sequence: u64,
+    /// Whose frames they held; `None` when that is not known.
+    partitions: Option<BTreeSet<PartitionId>>,
 }
 
 fn read_all(directories: &[(u64, WalId, PathBuf)]) -> Result<Vec<ReadWal>, StorageError> {
@@ -270,93 +281,80 @@ fn read_wal(directory: &Path, wal: WalId) -> io::Result<ReadWal> {
         }
     }
     let bytes = extents.iter().map(|extent| extent.len() as u64).sum();
-    let (frames, lost) = replayable(&extents, wal);
     Ok(ReadWal {
         directory: directory.to_owned(),
         bytes,
-        frames,
-        lost,
+        content: replayable(&extents, wal),
     })
 }
 
-/// The frames of a write-ahead log that count, in order.
-fn replayable(extents: &[Bytes], wal: WalId) -> (Vec<(FrameHead, Bytes)>, Lost) {
+/// The frames of a write-ahead log that count, in order, and what is missing.
+fn replayable(extents: &[Bytes], wal: WalId) -> Content {
     let mut commits: Vec<(Found, Bytes, Commit)> = Vec::new();
-    let mut broken: BTreeMap<u64, Lost> = BTreeMap::new();
+    let mut broken: BTreeMap<u64, Option<BTreeSet<PartitionId>>> = BTreeMap::new();
     for extent in extents {
         let mut at = 0;
         while at < extent.len() {
             match frame::read(&extent[at..], wal) {
                 Ok(Some(commit)) => {
-                    let head = commit.head;
-                    let found = Found {
-                        sequence: head.sequence,
-                        durable: head.durable,
-                        needed: head.needed,
-                        generation: head.generation,
-                    };
-                    let len = commit.len;
-                    commits.push((found, extent.slice(at..), commit));
-                    at += len;
+                    let bytes = extent.slice(at..);
+                    at += commit.len;
+                    commits.push((found(&commit), bytes, commit));
                 }
                 Ok(None) => at += BLOCK,
                 Err(wrong) => {
                     if let Some(sequence) = wrong.sequence {
                         let partitions = wrong.partitions.into_iter().collect();
-                        let lost = if wrong.complete {
-                            Lost::Of(partitions)
-                        } else {
-                            Lost::Unknown
-                        };
-                        broken.insert(sequence, lost);
+                        broken.insert(sequence, wrong.complete.then_some(partitions));
                     }
                     at += BLOCK;
                 }
             }
         }
     }
-    let found: Vec<Found> = commits.iter().map(|(found, ..)| *found).collect();
-    let chain = chain::order(&found);
-    let mut frames = Vec::new();
+    let chain = chain::order(&commits.iter().map(|(found, ..)| *found).collect::<Vec<_>>());
+    let mut content = Content::default();
     for at in chain.replay {
-        let (_, bytes, commit) = &commits[at];
+        let (found, bytes, commit) = &commits[at];
         for frame in &commit.frames {
-            frames.push((frame.head, bytes.slice(frame.payload.clone())));
+            let payload = bytes.slice(frame.payload.clone());
+            content.frames.push((found.sequence, frame.head, payload));
         }
     }
-    let mut lost = Lost::Nothing;
-    for sequence in chain.lost.into_iter().flatten() {
-        lost = match (lost, broken.remove(&sequence)) {
-            (Lost::Nothing, Some(Lost::Of(some))) => Lost::Of(some),
-            (Lost::Of(mut some), Some(Lost::Of(more))) => {
-                some.extend(more);
-                Lost::Of(some)
-            }
-            _ => return (frames, Lost::Unknown),
-        };
+    for range in chain.lost {
+        let (first, last) = (*range.start(), *range.end());
+        let known: Vec<_> = broken
+            .range(range)
+            .filter_map(|(_, whose)| whose.as_ref())
+            .collect();
+        let all_known = known.len() as u64 == (last - first).saturating_add(1);
+        let partitions = all_known.then(|| known.into_iter().flatten().copied().collect());
+        content.lost.push(Lost {
+            sequence: last,
+            partitions,
+        });
     }
-    (frames, lost)
+    content
 }
 
-/// For the fuzzer: any bytes as an extent must neither panic nor be taken for a whole log unless they
-/// are one.
+fn found(commit: &Commit) -> Found {
+    Found {
+        sequence: commit.head.sequence,
+        durable: commit.head.durable,
+        needed: commit.head.needed,
+        generation: commit.head.generation,
+    }
+}
+
+/// For the fuzzer: any bytes as an extent of the log with the id zero must not panic.
 pub fn fuzz_recover(bytes: &[u8]) {
-    let wal = WalId([0; 16]);
-    let (frames, lost) = replayable(&[Bytes::copy_from_slice(bytes)], wal);
+    let content = replayable(&[Bytes::copy_from_slice(bytes)], WalId([0; 16]));
     let old = Arc::new(OldWal {
         directory: PathBuf::new(),
         users: AtomicUsize::new(0),
     });
     let mut folded = Folded::default();
-    folded.add(
-        &old,
-        ReadWal {
-            directory: PathBuf::new(),
-            bytes: 0,
-            frames,
-            lost,
-        },
-    );
+    folded.add(&old, Path::new(""), content);
     for (id, part) in folded.partitions {
         let metadata = Metadata {
             id,
@@ -384,20 +382,19 @@ struct Part {
 }
 
 impl Folded {
-    /// Adds a write-ahead log that is newer than all added before.
-    fn add(&mut self, old: &Arc<OldWal>, wal: ReadWal) {
-        // Damage first: a checkpoint that follows in the log makes whole what it covers. Within one
-        // log that order is lost with the commit, so a checkpoint before the hole would too; only
-        // logs that are newer count.
-        let mut touched = BTreeSet::new();
-        for (head, payload) in wal.frames {
+    /// Adds what counts in a write-ahead log that is newer than all added before.
+    fn add(&mut self, old: &Arc<OldWal>, directory: &Path, content: Content) {
+        // The commit of each partition's last checkpoint here; 0 when there is none.
+        let mut touched: BTreeMap<PartitionId, u64> = BTreeMap::new();
+        for (sequence, head, payload) in content.frames {
             if head.kind == Kind::Note {
                 continue;
             }
             let part = self.partitions.entry(head.partition).or_default();
-            if touched.insert(head.partition) {
+            touched.entry(head.partition).or_insert_with(|| {
                 part.from.push(old.clone());
-            }
+                0
+            });
             if head.kind == Kind::Data {
                 part.data.push((head, payload));
                 continue;
@@ -407,22 +404,30 @@ impl Folded {
                     part.checkpoint = Some(checkpoint);
                     part.data.clear();
                     part.damage = None;
+                    touched.insert(head.partition, sequence);
                 }
                 None => part.damage = Some("a checkpoint cannot be read".into()),
             }
         }
-        let lost: Vec<PartitionId> = match wal.lost {
-            Lost::Nothing => return,
-            Lost::Of(some) => some.into_iter().collect(),
-            Lost::Unknown => touched.iter().copied().collect(),
-        };
-        for id in lost {
-            let part = self.partitions.entry(id).or_default();
-            if touched.insert(id) {
-                part.from.push(old.clone());
+        for lost in content.lost {
+            let whose = lost
+                .partitions
+                .unwrap_or_else(|| touched.keys().copied().collect());
+            for id in whose {
+                // A later checkpoint holds all that an earlier commit did.
+                if touched
+                    .get(&id)
+                    .is_some_and(|checkpoint| *checkpoint > lost.sequence)
+                {
+                    continue;
+                }
+                let part = self.partitions.entry(id).or_default();
+                if touched.insert(id, 0).is_none() {
+                    part.from.push(old.clone());
+                }
+                let what = format!("{} has lost commit {}", directory.display(), lost.sequence);
+                part.damage = Some(what);
             }
-            let what = format!("{} has lost durable commits", wal.directory.display());
-            part.damage = Some(what);
         }
     }
 }

@@ -100,7 +100,9 @@ impl Storage {
             .await
             .map_err(io("flush", data_dir))?;
         let wal_dir = root.join(place::wal_name(boot, shard, wal));
-        let extents = Extents::create(reactor, &wal_dir, settings.wal_extent_bytes)
+        let extent_bytes = settings.wal_extent_bytes;
+        let spares_max = (settings.wal_bytes_max / extent_bytes).max(2) as usize;
+        let extents = Extents::create(reactor, &wal_dir, extent_bytes, spares_max)
             .await
             .map_err(io("create", &wal_dir))?;
         let shared = Rc::new(Shared {

@@ -15,6 +15,9 @@ use super::{StorageError, behind, place};
 
 /// Partitions flushed at the same time.
 const WORKERS: usize = 8;
+/// How often, and how long each time, a clean stop waits for older logs to be removed.
+const OLDER_TRIES: usize = 50;
+const OLDER_WAIT: Duration = Duration::from_millis(10);
 /// A clean stop gives up after this; the write-ahead log has the rest.
 const CLOSE_WAIT: Duration = Duration::from_secs(3);
 
@@ -126,7 +129,7 @@ async fn checkpoint(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), Stora
         log.settled();
         log.backing.replace(Backing::Wal(sequence));
     }
-    Ok(())
+    behind::save_index(shared, log).await
 }
 
 /// Has a recovered log settle in this write-ahead log, so that the older ones can go.
@@ -185,8 +188,16 @@ pub(super) async fn close(shared: &Rc<Shared>) {
     shared.stopped.set(true);
     shared.work.notify();
     shared.committed.notify();
-    // An older log that is kept, for damage perhaps, would outrank the files.
-    if clean && !super::recover::has_older_wal(&shared.data_dir, shared.boot) {
+    // An older log that is kept, for damage perhaps, would outrank the files: then this one stays
+    // too. One that has just been given up is on its way out.
+    let older = || super::recover::has_older_wal(&shared.data_dir, shared.boot);
+    for _ in 0..OLDER_TRIES {
+        if !clean || !older() {
+            break;
+        }
+        reactor::timer::sleep(OLDER_WAIT).await;
+    }
+    if clean && !older() {
         place::remove_wal(&shared.wal_dir);
     }
 }

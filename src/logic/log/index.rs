@@ -81,9 +81,9 @@ impl OffsetIndex {
         bytes
     }
 
-    /// Reads an index file of a segment of `size` bytes. `None` when it cannot be that segment's:
-    /// not whole entries, not increasing, or past the end.
-    pub fn decode(bytes: &[u8], size: u32) -> Option<Self> {
+    /// Reads an index file as far as it is about positions below `limit`. `None` when it cannot be an
+    /// index: not whole entries or not increasing.
+    pub fn decode(bytes: &[u8], limit: u32) -> Option<Self> {
         let (chunks, rest) = bytes.as_chunks::<OFFSET_ENTRY_BYTES>();
         if !rest.is_empty() {
             return None;
@@ -91,15 +91,18 @@ impl OffsetIndex {
         let mut index = Self {
             entries: Vec::with_capacity(chunks.len()),
         };
-        for [a, b, c, d, e, f, g, h] in chunks {
+        for (number, [a, b, c, d, e, f, g, h]) in chunks.iter().enumerate() {
             let relative = u32::from_be_bytes([*a, *b, *c, *d]);
             let position = u32::from_be_bytes([*e, *f, *g, *h]);
-            if position >= size || i32::try_from(relative).is_err() {
-                return None;
+            if position >= limit {
+                break;
             }
             index.push(relative, position);
+            if index.entries.len() <= number || i32::try_from(relative).is_err() {
+                return None;
+            }
         }
-        (index.entries.len() == chunks.len()).then_some(index)
+        Some(index)
     }
 }
 
@@ -157,8 +160,8 @@ impl TimeIndex {
         bytes
     }
 
-    /// Reads a time index file of a segment that holds `span` offsets. `None` when it cannot be
-    /// that segment's.
+    /// Reads a time index file as far as it is about offsets less than `span` beyond the base. `None`
+    /// when it cannot be an index.
     pub fn decode(bytes: &[u8], span: i64) -> Option<Self> {
         let (chunks, rest) = bytes.as_chunks::<TIME_ENTRY_BYTES>();
         if !rest.is_empty() {
@@ -167,15 +170,18 @@ impl TimeIndex {
         let mut index = Self {
             entries: Vec::with_capacity(chunks.len()),
         };
-        for [a, b, c, d, e, f, g, h, i, j, k, l] in chunks {
+        for (number, [a, b, c, d, e, f, g, h, i, j, k, l]) in chunks.iter().enumerate() {
             let timestamp = i64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]);
             let relative = u32::from_be_bytes([*i, *j, *k, *l]);
-            if i64::from(relative) >= span || i32::try_from(relative).is_err() {
-                return None;
+            if i64::from(relative) >= span {
+                break;
             }
             index.push(Timestamp(timestamp), relative);
+            if index.entries.len() <= number || i32::try_from(relative).is_err() {
+                return None;
+            }
         }
-        (index.entries.len() == chunks.len()).then_some(index)
+        Some(index)
     }
 }
 
@@ -225,7 +231,10 @@ mod tests {
             OffsetIndex::decode(&index.encode(), 9_001),
             Some(index.clone())
         );
-        assert_eq!(OffsetIndex::decode(&index.encode(), 9_000), None);
+        assert_eq!(
+            OffsetIndex::decode(&index.encode(), 9_000).map(|at| at.entries.len()),
+            Some(2)
+        );
         assert_eq!(OffsetIndex::decode(&index.encode()[1..], 9_001), None);
         assert_eq!(OffsetIndex::decode(&[0; 16], 9_001), None);
         let mut times = TimeIndex::default();
@@ -234,7 +243,10 @@ mod tests {
         times.push(Timestamp(300), 12);
         assert_eq!(times.len_bytes(), 24);
         assert_eq!(TimeIndex::decode(&times.encode(), 13), Some(times.clone()));
-        assert_eq!(TimeIndex::decode(&times.encode(), 12), None);
+        assert_eq!(
+            TimeIndex::decode(&times.encode(), 12).map(|at| at.entries.len()),
+            Some(1)
+        );
         assert_eq!(
             [99, 100, 101, 300, 301].map(|at| times.floor(Timestamp(at))),
             [0, 0, 4, 4, 12]

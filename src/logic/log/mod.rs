@@ -224,6 +224,7 @@ impl Log {
             } else {
                 position == active.size
             }
+            && position.checked_add(batch.len).is_some()
             && index::relative(segment, batch.last_offset()).is_some();
         if !follows {
             return false;
@@ -267,12 +268,16 @@ impl Log {
             });
         }
         let relative = index::relative(*base, offset)?;
-        let position = segment.offsets.floor(relative);
-        let unindexed = segment.indexed_from > 0 && position < segment.indexed_from;
+        let floor = segment.offsets.floor(relative);
+        let known = offset >= segment.indexed_from_offset;
         Some(Located {
             segment: *base,
-            position,
-            unindexed,
+            position: if known {
+                floor.max(segment.indexed_from)
+            } else {
+                floor
+            },
+            unindexed: segment.indexed_from > 0 && !known,
         })
     }
 

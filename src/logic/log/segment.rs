@@ -37,6 +37,8 @@ pub struct Segment {
     /// From which position on the indexes are complete; 0 when they cover the segment, `size` when
     /// they know nothing.
     pub indexed_from: u32,
+    /// The offset from which `indexed_from` is the place to start walking.
+    pub indexed_from_offset: Offset,
     /// Bytes since the last index entry.
     since_entry: u32,
 }
@@ -57,6 +59,7 @@ impl Segment {
             offsets: OffsetIndex::default(),
             times: TimeIndex::default(),
             indexed_from: 0,
+            indexed_from_offset: base,
             since_entry: 0,
         }
     }
@@ -68,6 +71,7 @@ impl Segment {
         segment.end = end;
         segment.size = size;
         segment.indexed_from = size;
+        segment.indexed_from_offset = end;
         if !known {
             segment.max_timestamp = None;
         }
@@ -177,6 +181,7 @@ impl Segment {
         self.offsets = offsets;
         self.times = times;
         self.indexed_from = 0;
+        self.indexed_from_offset = self.base;
         self.max_timestamp = match (self.max_timestamp, max) {
             (Some(mine), Some(older)) if mine.timestamp > older.timestamp => Some(mine),
             (mine, older) => older.or(mine),
@@ -188,6 +193,7 @@ impl Segment {
         self.offsets = OffsetIndex::default();
         self.times = TimeIndex::default();
         self.indexed_from = self.size;
+        self.indexed_from_offset = self.end;
     }
 }
 
