@@ -145,7 +145,8 @@ impl Extents {
                 if empty { full.pop_front() } else { None }
             };
             let Some(extent) = emptied else { return Ok(()) };
-            let keep = extent.size == self.extent_bytes && self.spare.borrow().len() < self.spares_max;
+            let keep =
+                extent.size == self.extent_bytes && self.spare.borrow().len() < self.spares_max;
             if keep {
                 self.spare.borrow_mut().push(extent);
             } else {
