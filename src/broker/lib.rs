@@ -2,6 +2,16 @@
 //! I/O. Decides nothing that a pure machine could decide.
 #![forbid(unsafe_code)]
 
+pub mod command;
+
+pub mod config;
+
+pub mod data_dir;
+
+pub mod start_error;
+
+pub mod start;
+
 pub mod serve;
 
 pub mod net;
@@ -13,5 +23,3 @@ pub mod shard;
 pub mod storage;
 
 pub mod consensus;
-
-pub mod config;

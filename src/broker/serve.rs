@@ -25,10 +25,9 @@ use crate::shard::gate::Gate;
 use crate::shard::mail::{Mail, ShardId};
 use crate::shard::metadata::{self, Identity, Metadata};
 use crate::shard::{Limits, MAILBOX_CAPACITY, Parts, Shard};
+use crate::start_error::StartError;
 use crate::storage::{self, RecoveredLog, Storage};
 
-/// Submissions that one shard's ring holds at once.
-const RING_ENTRIES: u32 = 1024;
 /// How often a stopping shard looks whether its connections are drained.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 /// A stop that takes longer than this is given up.
@@ -44,6 +43,8 @@ pub struct Plan {
     pub shards: usize,
     /// Whether each shard has a core of its own.
     pub pin: bool,
+    /// Submissions that one shard's ring holds at once.
+    pub ring_entries: u32,
     /// How long to look for work before sleeping.
     pub spin_before_park: Option<Duration>,
     /// Bounds of each shard.
@@ -71,6 +72,9 @@ pub struct Opened {
     pub recovered_bytes: u64,
 }
 
+/// A shard that is about to start: its share and its mailbox.
+type Started = (Share, Receiver<Mail>);
+
 /// One shard's share of what was recovered.
 struct Share {
     shard: ShardId,
@@ -94,13 +98,14 @@ struct Common {
 
 /// Recovers, starts the shards, calls `opened` once clients are served, and returns when the broker
 /// has stopped on a signal. An error says why it could not start.
-pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), String> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| error.to_string())?;
+pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| StartError::Other(error.to_string()))?;
     let begun = Instant::now();
-    let loaded =
-        consensus::load(&plan.data_dir.join("metadata.log")).map_err(|error| error.to_string())?;
+    let loaded = consensus::load(&plan.data_dir.join("metadata.log"))
+        .map_err(|error| StartError::Other(error.to_string()))?;
     let recovery = storage::recover(&plan.data_dir, &plan.storage)
-        .map_err(|error| format!("the logs cannot be recovered: {error}"))?;
+        .map_err(|error| StartError::Other(format!("the logs cannot be recovered: {error}")))?;
     for damaged in &recovery.damaged {
         eprintln!("error: a partition stays offline: {damaged:?}");
     }
@@ -129,7 +134,7 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), String> {
         let settings = reactor::Settings {
             name: format!("shard-{}", share.shard.0),
             core: plan.pin.then_some(share.shard.0),
-            ring_entries: RING_ENTRIES,
+            ring_entries: plan.ring_entries,
             spin_before_park: plan.spin_before_park,
         };
         let (common, started) = (common.clone(), started.clone());
@@ -142,12 +147,16 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), String> {
             let mailbox = receiver.bind(&reactor);
             shard_main(reactor, common, share, mailbox, listener, started).await;
         });
-        executors.push(executor.map_err(|error| reactor::probe::explain(&error))?);
+        let shard = executors.len();
+        executors.push(executor.map_err(|error| StartError::Shard { shard, error })?);
     }
     for _ in 0..plan.shards {
-        outcomes
-            .recv()
-            .map_err(|_| "a shard ended while starting".to_owned())??;
+        let outcome = outcomes.recv();
+        let ended = |_| "a shard ended while it was starting".to_owned();
+        outcome
+            .map_err(ended)
+            .and_then(|started| started)
+            .map_err(StartError::Other)?;
     }
     opened(&report);
     let first = signals.forever().next();
@@ -167,7 +176,9 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), String> {
         let _ = sender.try_send(Mail::Stop);
     }
     for executor in executors {
-        executor.join().map_err(|error| error.to_string())?;
+        executor
+            .join()
+            .map_err(|error| StartError::Other(error.to_string()))?;
     }
     Ok(())
 }
@@ -178,7 +189,7 @@ fn share(
     plan: &Plan,
     loaded: Loaded,
     logs: Vec<RecoveredLog>,
-) -> (Vec<(Share, Receiver<Mail>)>, Vec<Sender<Mail>>) {
+) -> (Vec<Started>, Vec<Sender<Mail>>) {
     let mut placement = HashMap::new();
     let mut loads = vec![0; plan.shards];
     for topic in loaded.image.topics() {

@@ -1,2 +1,12 @@
 //! A Kafka client on tokio. Judges the broker as a stranger: knows nothing of its insides.
+//!
+//! Thin for now: one connection, one request at a time, and the calls that the broker's own tests
+//! need.
 #![forbid(unsafe_code)]
+
+mod connection;
+
+mod calls;
+
+pub use calls::{Acks, FetchedBatch, Producer};
+pub use connection::{Connection, Error};

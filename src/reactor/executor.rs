@@ -86,14 +86,15 @@ impl Reactor {
 }
 
 /// Starts an executor on a thread of its own and runs `work` to completion there. Fails when the
-/// kernel refuses the ring; see [`crate::probe`] for the reasons and remedies.
+/// kernel refuses the ring; the error's text names the cause and the remedy, see
+/// [`crate::probe::Refusal`].
 pub fn start<F, Fut>(settings: Settings, work: F) -> io::Result<Executor>
 where
     F: FnOnce(Reactor) -> Fut + Send + 'static,
     Fut: Future<Output = ()> + 'static,
 {
     // glommio reports a refused ring without its errno; asking first keeps it.
-    crate::probe::try_ring(GLOMMIO_RING_DEPTH as u32)?;
+    crate::probe::try_ring(GLOMMIO_RING_DEPTH as u32).map_err(explained)?;
     let placement = settings.core.map_or(Placement::Unbound, Placement::Fixed);
     let builder = LocalExecutorBuilder::new(placement)
         .name(&settings.name)
@@ -120,13 +121,17 @@ where
         .map_err(|error| io::Error::other(error.to_string()))?;
     match outcome.recv() {
         Ok(Ok(())) => Ok(Executor { handle }),
-        Ok(Err(error)) => Err(error),
+        Ok(Err(error)) => Err(explained(error)),
         // The thread ended before it could say anything: glommio's own rings were refused.
         Err(_) => match handle.join() {
             Err(error) => Err(io::Error::other(error.to_string())),
             Ok(()) => Err(io::Error::other("the executor ended before it began")),
         },
     }
+}
+
+fn explained(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), crate::probe::explain(&error))
 }
 
 fn reactor(ring: Rc<Ring>) -> Reactor {

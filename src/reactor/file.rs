@@ -219,14 +219,18 @@ impl Write {
     }
 
     fn entry(&mut self) -> io_uring::squeue::Entry {
+        let file = types::Fd(self.file.as_raw_fd());
+        if let [only] = &self.vectors[..]
+            && let Ok(len) = u32::try_from(only.iov_len)
+        {
+            return opcode::Write::new(file, only.iov_base.cast_const().cast(), len)
+                .offset(self.position)
+                .build();
+        }
         let count = u32::try_from(self.vectors.len()).expect("at most VECTORS_MAX vectors");
-        opcode::Writev::new(
-            types::Fd(self.file.as_raw_fd()),
-            self.vectors.as_ptr(),
-            count,
-        )
-        .offset(self.position)
-        .build()
+        opcode::Writev::new(file, self.vectors.as_ptr(), count)
+            .offset(self.position)
+            .build()
     }
 
     /// The kernel was to write what was submitted: a buffer that changed meanwhile is our fault.

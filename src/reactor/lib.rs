@@ -1,8 +1,24 @@
 //! One core's machinery: executor, ring, sockets, files, mailboxes, timers. The only crate that
 //! names glommio or io_uring and the only one with unsafe code. Knows nothing of Kafka.
 //!
+//! | module | what it is |
+//! |---|---|
+//! | [`start`], [`Reactor`] | a thread with its executor; tasks, background tasks, late turns |
+//! | [`timer`] | sleeping, and the clocks |
+//! | [`mailbox`] | messages between threads, taken in batches |
+//! | [`local`] | a value or a signal between tasks of one executor |
+//! | [`buffer`] | aligned memory, and memory that grows while others read it |
+//! | [`file`](mod@file) | direct files, page-cache files, names and directories |
+//! | [`socket`] | listening, receiving, sending from memory and from files |
+//! | [`probe`](mod@probe) | what this machine offers, and remedies |
+//!
+//! Dropping a future of this crate never frees what the kernel still reads or writes: an operation
+//! owns its buffers and descriptors until it is complete, whether or not somebody waits. What is lost
+//! is the outcome: bytes that a dropped receive takes out of the socket are gone, and a dropped write
+//! may or may not reach the disk.
+//!
 //! glommio runs the tasks, the timers and the shares between task queues. Sockets and files are on a
-//! second ring of the same thread (see [`ring`](self)), because their buffers must be shared between
+//! second ring of the same thread (`ring.rs`), because their buffers must be shared between
 //! cores, and so that a write and its flush are one submission.
 #![deny(unsafe_op_in_unsafe_fn)]
 

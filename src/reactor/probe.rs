@@ -18,6 +18,9 @@ const FLUSHES: usize = 16;
 /// glommio opens this many rings for each executor, beside ours.
 const GLOMMIO_RINGS: u64 = 3;
 
+/// glommio starts no executor with a limit on locked memory below this, in bytes.
+const GLOMMIO_MEMLOCK_MIN: u64 = 512 << 10;
+
 /// What was found. Made by [`probe`].
 #[derive(Clone, Debug)]
 pub struct Probe {
@@ -73,7 +76,7 @@ pub enum Refusal {
     LockedMemory(Option<u64>),
     /// EMFILE or ENFILE: no file descriptor is left.
     OpenFiles,
-    /// Something else, as the kernel words it.
+    /// Something else, in words.
     Other(String),
 }
 
@@ -89,7 +92,9 @@ impl Refusal {
             Some(libc::EINVAL) => Self::KernelTooOld,
             Some(libc::ENOMEM) => Self::LockedMemory(memlock_limit()),
             Some(libc::EMFILE | libc::ENFILE) => Self::OpenFiles,
-            _ => Self::Other(error.to_string()),
+            Some(_) => Self::Other(format!("io_uring could not be set up: {error}")),
+            // Not the kernel's, or worded already.
+            None => Self::Other(error.to_string()),
         }
     }
 }
@@ -121,11 +126,11 @@ impl std::fmt::Display for Refusal {
             Self::LockedMemory(limit) => {
                 write!(out, "io_uring needs more locked memory than is allowed")?;
                 if let Some(limit) = limit {
-                    write!(out, " ({limit} bytes)")?;
+                    write!(out, " ({} KiB)", limit >> 10)?;
                 }
                 write!(
                     out,
-                    "; raise it: ulimit -l unlimited, LimitMEMLOCK=infinity in a systemd unit, \
+                    "; raise it to 512 KiB at least: ulimit -l unlimited, LimitMEMLOCK=infinity in a systemd unit, \
                      or --ulimit memlock=-1 for a container"
                 )
             }
@@ -134,12 +139,12 @@ impl std::fmt::Display for Refusal {
                 "no file descriptor is left for io_uring; raise the limit: ulimit -n 65536, \
                  LimitNOFILE=65536 in a systemd unit"
             ),
-            Self::Other(problem) => write!(out, "io_uring could not be set up: {problem}"),
+            Self::Other(problem) => write!(out, "{problem}"),
         }
     }
 }
 
-/// The cause and the remedy of a refused ring.
+/// The cause and the remedy of a refused ring. [`crate::start`] words its errors so itself.
 pub fn explain(error: &io::Error) -> String {
     Refusal::of(error).to_string()
 }
@@ -163,6 +168,9 @@ pub fn probe() -> Probe {
 
 /// Makes and drops a ring as the reactor makes it, to learn the error if there is one.
 pub(crate) fn try_ring(entries: u32) -> io::Result<()> {
+    if memlock_limit().is_some_and(|limit| limit < GLOMMIO_MEMLOCK_MIN) {
+        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    }
     let ring: IoUring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()

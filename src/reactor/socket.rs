@@ -93,11 +93,22 @@ fn shut_down(fd: RawFd) {
     unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
 }
 
-/// A connected socket. Clones are the same socket.
+/// A connected socket. Clones are the same socket; it is closed when the last one is dropped.
 #[derive(Clone)]
 pub struct Socket {
     ring: Rc<Ring>,
     fd: Rc<OwnedFd>,
+    /// Operations in flight keep the descriptor open, abandoned ones too: when the last clone goes,
+    /// this makes them end.
+    _ending: Rc<Ending>,
+}
+
+struct Ending(Rc<OwnedFd>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        shut_down(self.0.as_raw_fd());
+    }
 }
 
 impl Socket {
@@ -105,9 +116,11 @@ impl Socket {
     pub fn new(reactor: &Reactor, fd: OwnedFd) -> io::Result<Self> {
         let stream = TcpStream::from(fd);
         stream.set_nodelay(true)?;
+        let fd = Rc::new(OwnedFd::from(stream));
         Ok(Self {
             ring: reactor.ring().clone(),
-            fd: Rc::new(stream.into()),
+            _ending: Rc::new(Ending(fd.clone())),
+            fd,
         })
     }
 

@@ -66,11 +66,11 @@ fn tell<T>(
     outcomes: Vec<Result<Option<logic::ids::TopicId>, Failed>>,
 ) -> Vec<Told> {
     let mut outcomes = outcomes.into_iter();
-    let mut told = |item| match item {
+    let told = |item| match item {
         Ok(_) => topics::told(&outcomes.next().expect("each item asked for has an outcome")),
         Err(told) => told,
     };
-    items.into_iter().map(|item| told(item)).collect()
+    items.into_iter().map(told).collect()
 }
 
 /// Answers AlterConfigs: each resource has the given configs and no others.

@@ -74,16 +74,19 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// The candidate that differs least from what was written, if it is near enough to be meant. Case,
-/// dots, dashes and underscores make no difference.
+/// The candidate that differs least from what was written, if it is near enough to be meant. Case
+/// makes no difference, nor does which of dots, dashes and underscores is used.
 pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(['.', '-'], "_");
     let written = plain(written);
     let far = (written.chars().count() / 3).max(2);
     candidates
         .map(|candidate| {
-            let distance = strsim::osa_distance(&written, &plain(candidate));
-            (distance, candidate)
+            let candidate_plain = plain(candidate);
+            let distance = strsim::osa_distance(&written, &candidate_plain);
+            // A name that was cut short is near its whole.
+            let cut = written.len() >= 3 && candidate_plain.starts_with(&written);
+            (if cut { distance.min(2) } else { distance }, candidate)
         })
         .filter(|(distance, _)| *distance <= far)
         .min_by_key(|(distance, _)| *distance)

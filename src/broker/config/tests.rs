@@ -161,6 +161,17 @@ fn all_faults_are_told_at_once_with_line_and_nearest_match() {
 }
 
 #[test]
+fn the_nearest_match_is_near_or_there_is_none() {
+    let known = ["node_id", "rack", "log.segment.bytes"];
+    let near = |written| fault::nearest(written, known.into_iter());
+    assert_eq!(near("node"), Some("node_id"));
+    assert_eq!(near("NODE-ID"), Some("node_id"));
+    assert_eq!(near("rakc"), Some("rack"));
+    assert_eq!(near("log_segment_byte"), Some("log.segment.bytes"));
+    assert_eq!(near("partitions"), None);
+}
+
+#[test]
 fn broken_syntax_is_told_with_its_line_beside_other_faults() {
     let told = faults(&file("[wal]\nextent_bytes = \n[fetch]\nnothing = 1\nx\n"));
     assert!(

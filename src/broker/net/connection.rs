@@ -48,9 +48,9 @@ enum Slot {
 
 /// What the client is expected to do next, each with its own deadline.
 enum Expect {
-    FirstFrame,
-    RestOfFrame,
-    NextFrame,
+    First,
+    Rest,
+    Next,
 }
 
 impl Connection {
@@ -69,7 +69,7 @@ impl Connection {
             closing: Cell::new(false),
             deadline: Cell::new(u64::MAX),
         });
-        connection.expect(&Expect::FirstFrame);
+        connection.expect(&Expect::First);
         Ok(connection)
     }
 
@@ -128,9 +128,9 @@ impl Connection {
 
     fn expect(&self, what: &Expect) {
         let wait: Duration = match what {
-            Expect::FirstFrame => self.limits().first_frame_wait,
-            Expect::RestOfFrame => self.limits().frame_wait,
-            Expect::NextFrame => self.limits().idle_wait,
+            Expect::First => self.limits().first_frame_wait,
+            Expect::Rest => self.limits().frame_wait,
+            Expect::Next => self.limits().idle_wait,
         };
         let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         self.deadline
@@ -182,7 +182,7 @@ impl Connection {
                 io::Error::new(io::ErrorKind::InvalidData, problem)
             })?;
         if received.len() < length {
-            self.expect(&Expect::RestOfFrame);
+            self.expect(&Expect::Rest);
         }
         let reserved = self.shard.budget.reserve(length).await;
         if length <= SHARED_FRAME_BYTES_MAX {
@@ -192,14 +192,14 @@ impl Connection {
                 }
             }
             let frame = received.split_to(length).freeze();
-            self.expect(&Expect::NextFrame);
+            self.expect(&Expect::Next);
             return Ok(Some((frame, reserved)));
         }
         let mut frame = BytesMut::with_capacity(length);
         let have = received.len().min(length);
         frame.extend_from_slice(&received.split_to(have));
         let frame = self.socket.recv_exact(frame, length - have).await?;
-        self.expect(&Expect::NextFrame);
+        self.expect(&Expect::Next);
         Ok(Some((frame.freeze(), reserved)))
     }
 

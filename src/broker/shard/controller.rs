@@ -25,12 +25,18 @@ pub enum Change {
     /// CreatePartitions: name, count in all, replicas of each new one.
     CreatePartitions(Vec<NewPartitions>, Mode),
     /// IncrementalAlterConfigs.
-    EditConfigs(Vec<(Resource, Vec<(String, Edit)>)>, Mode),
+    EditConfigs(Vec<Edits>, Mode),
     /// AlterConfigs.
-    ReplaceConfigs(Vec<(Resource, Vec<(String, Option<String>)>)>, Mode),
+    ReplaceConfigs(Vec<Replacement>, Mode),
     /// A block of producer ids.
     AllocateProducerIds,
 }
+
+/// One resource of IncrementalAlterConfigs and its edits by config.
+pub type Edits = (Resource, Vec<(String, Edit)>);
+
+/// One resource of AlterConfigs and all its configs; `None` means the default.
+pub type Replacement = (Resource, Vec<(String, Option<String>)>);
 
 /// One topic of CreatePartitions.
 pub struct NewPartitions {
@@ -133,13 +139,13 @@ impl Controller {
                 (topics.iter().map(grow).collect(), mode)
             }
             Change::EditConfigs(resources, mode) => {
-                let edit = |(resource, edits): &(Resource, Vec<(String, Edit)>)| {
+                let edit = |(resource, edits): &Edits| {
                     plan.add(|it| change::edit_configs(it, limits, statics, resource, edits))
                 };
                 (resources.iter().map(edit).collect(), mode)
             }
             Change::ReplaceConfigs(resources, mode) => {
-                let replace = |(resource, configs): &(Resource, Vec<(String, Option<String>)>)| {
+                let replace = |(resource, configs): &Replacement| {
                     plan.add(|it| change::replace_configs(it, limits, statics, resource, configs))
                 };
                 (resources.iter().map(replace).collect(), mode)

@@ -119,10 +119,6 @@ impl Hosted {
                 wall,
             };
             self.step(&partition, now(), event, Some(append), owed);
-            if acks == Acks::None {
-                self.waiters.borrow_mut().remove(&token);
-                job.done(index, Err(Refused::Stopping), owed);
-            }
         }
     }
 

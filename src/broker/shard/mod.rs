@@ -27,7 +27,7 @@ use budget::Budget;
 use calls::{Call, Calls};
 use controller::Controller;
 use hosted::{Hosted, Owed, now};
-use mail::{Answer, Ask, Mail, Placed, ShardId};
+use mail::{Answer, Ask, Mail, Placed, Refused, ShardId};
 use metadata::Metadata;
 use producer_ids::ProducerIds;
 
@@ -246,6 +246,11 @@ impl Shard {
         let mut owed = Vec::new();
         let asker = (from, id);
         match ask {
+            // The logs are about to close: the client asks again elsewhere, or here when it is back.
+            Ask::Produce(_, items) if self.stopping() => {
+                let refused = items.iter().map(|_| Err(Refused::Stopping)).collect();
+                owed.push(answer_to(asker, Answer::Produced(refused)));
+            }
             Ask::Produce(acks, items) => {
                 let wall = Timestamp(reactor::timer::wall_clock_ms());
                 self.hosted.produce(asker, acks, wall, items, &mut owed);

@@ -18,7 +18,7 @@ pub struct Token(pub u64);
 /// A producer's `acks`, which decides when it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// 0: no answer is owed.
+    /// 0: answered when appended. The client is sent nothing, but loses its connection on a refusal.
     None,
     /// 1: answered when the leader's write completed.
     Leader,
@@ -297,7 +297,7 @@ impl Leader {
         effects: &mut Vec<Effect>,
     ) {
         if let Err(refused) = self.admit(acks, wall, batch) {
-            return self.answer(token, acks, Err(refused), None, effects);
+            return self.answer(token, Err(refused), None, effects);
         }
         let append_time = self.rules.append_time.then_some(wall);
         match self.producers.check(&batch.summary) {
@@ -314,7 +314,7 @@ impl Leader {
                 self.wait(token, acks, base_offset, end, append_time, effects);
             }
             Verdict::Refuse(refusal) => {
-                self.answer(token, acks, Err(Refused::Producer(refusal)), None, effects);
+                self.answer(token, Err(Refused::Producer(refusal)), None, effects);
             }
         }
     }
@@ -377,9 +377,9 @@ impl Leader {
         effects: &mut Vec<Effect>,
     ) {
         match acks {
-            Acks::None => {}
+            Acks::None => self.answer(token, Ok(base_offset), append_time, effects),
             Acks::All | Acks::Leader if self.reached(acks) >= end => {
-                self.answer(token, acks, Ok(base_offset), append_time, effects);
+                self.answer(token, Ok(base_offset), append_time, effects);
             }
             Acks::All | Acks::Leader => {
                 let wait = WaitingProduce {
@@ -422,12 +422,11 @@ impl Leader {
             if self.reached(wait.acks) >= wait.end {
                 let WaitingProduce {
                     token,
-                    acks,
                     base_offset,
                     append_time,
                     ..
                 } = wait;
-                self.answer(token, acks, Ok(base_offset), append_time, effects);
+                self.answer(token, Ok(base_offset), append_time, effects);
             } else {
                 still.push_back(wait);
             }
@@ -451,8 +450,8 @@ impl Leader {
 
     fn fail(&mut self, effects: &mut Vec<Effect>) {
         self.failed = true;
-        for WaitingProduce { token, acks, .. } in core::mem::take(&mut self.waiting) {
-            self.answer(token, acks, Err(Refused::Storage), None, effects);
+        for WaitingProduce { token, .. } in core::mem::take(&mut self.waiting) {
+            self.answer(token, Err(Refused::Storage), None, effects);
         }
         for token in core::mem::take(&mut self.watchers).into_keys() {
             effects.push(Effect::Wake { token });
@@ -462,18 +461,311 @@ impl Leader {
     fn answer(
         &self,
         token: Token,
-        acks: Acks,
         result: Result<Offset, Refused>,
         append_time: Option<Timestamp>,
         effects: &mut Vec<Effect>,
     ) {
-        if acks != Acks::None {
-            let outcome = Outcome {
-                result,
-                append_time,
-                log_start: self.log_start,
-            };
-            effects.push(Effect::Reply { token, outcome });
+        let outcome = Outcome {
+            result,
+            append_time,
+            log_start: self.log_start,
+        };
+        effects.push(Effect::Reply { token, outcome });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const NOW: Instant = Instant(0);
+    const WALL: Timestamp = Timestamp(1_000_000);
+
+    fn rules() -> Rules {
+        Rules {
+            message_bytes_max: 1000,
+            compacted: false,
+            append_time: false,
+            timestamp_before_ms_max: i64::MAX,
+            timestamp_after_ms_max: 3_600_000,
+            in_sync_min: 1,
+            durability: Durability::Flush,
         }
+    }
+
+    fn leader(rules: Rules) -> Leader {
+        Leader::new(
+            LeaderEpoch(3),
+            rules,
+            Offset(0),
+            Offset(10),
+            Producers::new(),
+        )
+    }
+
+    fn batch(sequence: i32) -> Batch {
+        Batch {
+            bytes: 100,
+            summary: BatchSummary {
+                producer_id: 1,
+                epoch: 0,
+                base_sequence: sequence,
+                record_count: 5,
+                timestamp: WALL.0,
+            },
+            timestamp_min: WALL,
+            timestamp_max: WALL,
+            keyless: None,
+        }
+    }
+
+    fn step(leader: &mut Leader, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        leader.step(NOW, event, &mut effects);
+        effects
+    }
+
+    fn produce(id: u64, acks: Acks, batch: Batch) -> Event {
+        Event::Produce {
+            token: Token(id),
+            acks,
+            wall: WALL,
+            batch,
+        }
+    }
+
+    fn progress(written: i64, durable: i64) -> Event {
+        Event::Progress {
+            written: Offset(written),
+            durable: Offset(durable),
+        }
+    }
+
+    fn answer(id: u64, result: Result<Offset, Refused>) -> Effect {
+        let outcome = Outcome {
+            result,
+            append_time: None,
+            log_start: Offset(0),
+        };
+        Effect::Reply {
+            token: Token(id),
+            outcome,
+        }
+    }
+
+    fn appended(base_offset: i64) -> Effect {
+        Effect::Append {
+            base_offset: Offset(base_offset),
+            epoch: LeaderEpoch(3),
+            append_time: None,
+            flush: true,
+        }
+    }
+
+    #[test]
+    fn acks_all_is_answered_by_the_flush_and_acks_1_by_the_write() {
+        let mut leader = leader(rules());
+        assert_eq!(
+            step(&mut leader, produce(1, Acks::All, batch(0))),
+            [appended(10)]
+        );
+        assert_eq!(
+            step(&mut leader, produce(2, Acks::Leader, batch(5))),
+            [appended(15)]
+        );
+        assert_eq!(
+            step(&mut leader, produce(3, Acks::None, batch(10))),
+            [appended(20), answer(3, Ok(Offset(20)))]
+        );
+        assert_eq!(
+            step(&mut leader, progress(20, 10)),
+            [answer(2, Ok(Offset(15)))]
+        );
+        assert_eq!(leader.high_watermark(), Offset(10));
+        assert_eq!(
+            step(&mut leader, progress(25, 20)),
+            [answer(1, Ok(Offset(10)))]
+        );
+        assert_eq!(leader.high_watermark(), Offset(20));
+    }
+
+    #[test]
+    fn invariant_18_a_retry_in_flight_waits_for_the_original() {
+        let mut leader = leader(rules());
+        step(&mut leader, produce(1, Acks::All, batch(0)));
+        assert_eq!(step(&mut leader, produce(2, Acks::All, batch(0))), []);
+        let both = [answer(1, Ok(Offset(10))), answer(2, Ok(Offset(10)))];
+        assert_eq!(step(&mut leader, progress(15, 15)), both);
+        let late = step(&mut leader, produce(3, Acks::All, batch(0)));
+        assert_eq!(late, [answer(3, Ok(Offset(10)))]);
+        assert_eq!(leader.log_end(), Offset(15));
+    }
+
+    #[test]
+    fn what_is_refused_leaves_the_log_as_it_was() {
+        let cases: [(Rules, Batch, Refused); 5] = [
+            (
+                rules(),
+                Batch {
+                    bytes: 1001,
+                    ..batch(0)
+                },
+                Refused::TooLarge,
+            ),
+            (
+                Rules {
+                    compacted: true,
+                    ..rules()
+                },
+                Batch {
+                    keyless: Some(2),
+                    ..batch(0)
+                },
+                Refused::Keyless(2),
+            ),
+            (
+                rules(),
+                Batch {
+                    timestamp_max: Timestamp(WALL.0 + 3_600_001),
+                    ..batch(0)
+                },
+                Refused::Timestamp,
+            ),
+            (
+                Rules {
+                    timestamp_before_ms_max: 10,
+                    ..rules()
+                },
+                Batch {
+                    timestamp_min: Timestamp(WALL.0 - 11),
+                    ..batch(0)
+                },
+                Refused::Timestamp,
+            ),
+            (
+                Rules {
+                    in_sync_min: 2,
+                    ..rules()
+                },
+                batch(0),
+                Refused::NotEnoughReplicas,
+            ),
+        ];
+        for (rules, batch, refused) in cases {
+            let mut leader = leader(rules);
+            let effects = step(&mut leader, produce(1, Acks::All, batch));
+            assert_eq!(effects, [answer(1, Err(refused))]);
+            assert_eq!(leader.log_end(), Offset(10));
+        }
+    }
+
+    #[test]
+    fn a_missing_timestamp_is_allowed() {
+        let mut leader = leader(Rules {
+            timestamp_before_ms_max: 10,
+            ..rules()
+        });
+        let missing = Timestamp(-1);
+        let batch = Batch {
+            timestamp_min: missing,
+            timestamp_max: missing,
+            ..batch(0)
+        };
+        assert_eq!(
+            step(&mut leader, produce(1, Acks::All, batch)),
+            [appended(10)]
+        );
+    }
+
+    #[test]
+    fn append_time_is_stamped_and_told() {
+        let mut leader = leader(Rules {
+            append_time: true,
+            ..rules()
+        });
+        let far = Timestamp(i64::MAX);
+        let effects = step(
+            &mut leader,
+            produce(
+                1,
+                Acks::All,
+                Batch {
+                    timestamp_max: far,
+                    ..batch(0)
+                },
+            ),
+        );
+        let stamped = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::Append {
+                    append_time: Some(WALL),
+                    ..
+                }
+            )
+        };
+        assert!(effects.iter().all(stamped), "{effects:?}");
+        let told = step(&mut leader, progress(15, 15));
+        let outcome = Outcome {
+            result: Ok(Offset(10)),
+            append_time: Some(WALL),
+            log_start: Offset(0),
+        };
+        assert_eq!(
+            told,
+            [Effect::Reply {
+                token: Token(1),
+                outcome
+            }]
+        );
+    }
+
+    #[test]
+    fn a_watch_wakes_when_the_watermark_passes_and_only_then() {
+        let mut leader = leader(rules());
+        let watch = |id, beyond| Event::Watch {
+            token: Token(id),
+            beyond: Offset(beyond),
+        };
+        assert_eq!(
+            step(&mut leader, watch(1, 9)),
+            [Effect::Wake { token: Token(1) }]
+        );
+        assert_eq!(step(&mut leader, watch(2, 10)), []);
+        assert_eq!(step(&mut leader, watch(3, 10)), []);
+        assert_eq!(step(&mut leader, Event::Unwatch { token: Token(3) }), []);
+        step(&mut leader, produce(4, Acks::None, batch(0)));
+        assert_eq!(step(&mut leader, progress(15, 10)), []);
+        assert_eq!(
+            step(&mut leader, progress(15, 15)),
+            [Effect::Wake { token: Token(2) }]
+        );
+    }
+
+    #[test]
+    fn invariant_29_after_a_failure_nothing_is_acknowledged() {
+        let mut leader = leader(rules());
+        step(&mut leader, produce(1, Acks::All, batch(0)));
+        let failed = step(&mut leader, Event::Failed);
+        assert_eq!(failed, [answer(1, Err(Refused::Storage))]);
+        assert_eq!(step(&mut leader, progress(15, 15)), []);
+        let refused = step(&mut leader, produce(2, Acks::Leader, batch(5)));
+        assert_eq!(refused, vec![answer(2, Err(Refused::Storage))]);
+        assert_eq!(leader.high_watermark(), Offset(10));
+    }
+
+    #[test]
+    fn under_replicated_durability_the_write_commits() {
+        let mut leader = leader(Rules {
+            durability: Durability::Replicated,
+            ..rules()
+        });
+        step(&mut leader, produce(1, Acks::All, batch(0)));
+        assert_eq!(
+            step(&mut leader, progress(15, 10)),
+            [answer(1, Ok(Offset(10)))]
+        );
+        assert_eq!(leader.high_watermark(), Offset(15));
     }
 }

@@ -9,10 +9,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use reactor::Settings;
 use reactor::file::{self, DirectFile, Mode, PageFile};
 use reactor::local;
 use reactor::socket::Socket;
-use support::{listening, pattern, run, scratch};
+use support::{begin, listening, pattern, run, scratch, settings};
 
 #[test]
 fn an_echo_returns_every_byte_in_order() {
@@ -205,6 +206,29 @@ fn an_abandoned_accept_closes_the_connection_that_nobody_took() {
 }
 
 #[test]
+fn a_dropped_socket_is_closed_even_with_an_abandoned_receive() {
+    let (listener, address) = listening();
+    run(move |reactor| async move {
+        let mut client = TcpStream::connect(address).expect("connects");
+        let accepted = listener.accept(&reactor).await.expect("accepts");
+        let socket = Socket::new(&reactor, accepted.fd).expect("a socket");
+        {
+            let mut into = BytesMut::new();
+            let mut receive = std::pin::pin!(socket.recv(&mut into));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(receive.as_mut().poll(&mut context).is_pending());
+        }
+        reactor::timer::sleep(Duration::from_millis(5)).await;
+        drop(socket);
+        client
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .expect("a deadline");
+        let end = client.read(&mut [0]).expect("the end, not a deadline");
+        assert_eq!(end, 0);
+    });
+}
+
+#[test]
 fn a_send_of_more_buffers_than_one_call_takes_arrives_whole() {
     const BUFFERS: usize = 3000;
     let (listener, address) = listening();
@@ -227,10 +251,14 @@ fn a_send_of_more_buffers_than_one_call_takes_arrives_whole() {
 }
 
 #[test]
-fn more_connections_than_shared_buffers_all_receive() {
+fn more_connections_than_shared_buffers_and_ring_entries_all_receive() {
     const CONNECTIONS: usize = 200;
     let (listener, address) = listening();
-    run(move |reactor| async move {
+    let tiny = Settings {
+        ring_entries: 4,
+        ..settings()
+    };
+    let executor = begin(tiny, move |reactor| async move {
         let mut clients = Vec::new();
         let mut waits = Vec::new();
         for _ in 0..CONNECTIONS {
@@ -258,6 +286,7 @@ fn more_connections_than_shared_buffers_all_receive() {
             assert!(received[..] == pattern(1000)[..]);
         }
     });
+    executor.join().expect("the executor runs to completion");
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! From settings to a running broker: takes the data directory, the machine and the address, says the
+//! banner. Knows nothing of what runs then.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use logic::cluster::change;
+
+use crate::command::banner::Banner;
+use crate::command::machine::Machine;
+use crate::config::Settings;
+use crate::data_dir::DataDir;
+use crate::serve::{self, Opened, Plan};
+use crate::shard::Limits;
+use crate::shard::metadata::Identity;
+use crate::start_error::StartError;
+use crate::storage;
+
+/// Runs a broker until a signal stops it.
+///
+/// # Errors
+/// Why it did not start.
+pub fn start(settings: Settings) -> Result<(), StartError> {
+    let data_dir = DataDir::open(&settings.data.dir, settings.broker.node_id)?;
+    let machine = Machine::prepare(&settings, &data_dir)?;
+    let address = settings.listener.listen;
+    let listener =
+        TcpListener::bind(address).map_err(|error| StartError::Listen { address, error })?;
+    let listen = listener.local_addr().unwrap_or(address);
+    let plan = plan(&settings, &data_dir, listener);
+    serve::run(plan, |opened| {
+        let banner = Banner::new(&settings, &data_dir, machine, listen, recovery(opened));
+        eprintln!("{banner}");
+    })
+}
+
+fn recovery(opened: &Opened) -> String {
+    let Opened {
+        topics,
+        partitions,
+        recovery,
+        recovered_bytes,
+    } = opened;
+    let mebibytes = recovered_bytes >> 20;
+    format!(
+        "{topics} topics, {partitions} partitions; {mebibytes} MiB of write-ahead log read, {} ms",
+        recovery.as_millis()
+    )
+}
+
+fn plan(settings: &Settings, data_dir: &DataDir, listener: TcpListener) -> Plan {
+    let (network, topics) = (&settings.network, &settings.topics);
+    let shards = settings.shard_count();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let node = settings.broker.node_id;
+    let rack = &settings.broker.rack;
+    Plan {
+        data_dir: data_dir.path().to_owned(),
+        listener,
+        shards,
+        pin: shards <= cores,
+        ring_entries: settings.shards.ring_entries,
+        spin_before_park: settings.spin_before_park(),
+        limits: Limits {
+            frame_bytes_max: network.socket_request_max_bytes,
+            request_memory_bytes: network.request_memory_bytes,
+            first_frame_wait: Duration::from_millis(network.first_frame_wait_ms),
+            frame_wait: Duration::from_millis(network.frame_wait_ms),
+            idle_wait: Duration::from_millis(network.connections_max_idle_ms),
+            fetch_bytes_max: settings.fetch.max_bytes,
+            fetch_sessions_max: settings.fetch.sessions_max,
+            drain_wait: Duration::from_millis(network.drain_wait_ms),
+        },
+        connections_max: network.max_connections,
+        connections_per_address_max: network.max_connections_per_ip,
+        storage: storage::Settings {
+            wal_extent_bytes: settings.wal.extent_bytes,
+            wal_bytes_max: settings.wal.bytes_max,
+            commit_bytes_max: settings.wal.commit_bytes_max,
+            tail_cache_bytes: settings.storage.tail_cache_bytes,
+        },
+        identity: Identity {
+            node,
+            cluster: data_dir.identity().cluster_id.clone(),
+            rack: (!rack.is_empty()).then(|| rack.clone()),
+            advertised: settings
+                .listener
+                .advertise
+                .as_ref()
+                .map(|it| (it.host.clone(), it.port)),
+            data_dir: data_dir.path().display().to_string(),
+            statics: settings.statics(),
+            limits: change::Limits {
+                broker: node,
+                partitions_default: topics.num_partitions,
+                partitions_max: topics.partitions_max,
+                delete_enabled: topics.delete_topic_enable,
+            },
+            auto_create: topics.auto_create_topics_enable,
+        },
+    }
+}
