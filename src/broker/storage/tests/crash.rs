@@ -345,7 +345,7 @@ fn after_a_clean_stop_no_block_is_touched_before_the_log_holds_it() {
             .await
             .expect("opened");
         let log = storage
-            .create(id(0), "topic", config(1 << 20), 0)
+            .create(id(0), "topic", config(8 << 20), 0)
             .await
             .expect("created");
         let first = append(&log, 1, 0, &[1; 1_000], true);
@@ -364,11 +364,11 @@ fn after_a_clean_stop_no_block_is_touched_before_the_log_holds_it() {
         let storage = Storage::open(&reactor, &path, 0, small())
             .await
             .expect("opened");
-        let log = attach_all(&storage, recovery.logs, config(1 << 20))
+        let log = attach_all(&storage, recovery.logs, config(8 << 20))
             .await
             .remove(0);
         // Enough to be written behind at once, but not flushed at once.
-        let second = append(&log, 1, 0, &[2; 400_000], false);
+        let second = append(&log, 1, 0, &[2; 1_500_000], false);
         while log.durable() < log.log_end() {
             assert_eq!(fs::read(&segment).expect("a segment").len(), first.len());
             storage.progressed().await;
@@ -411,7 +411,9 @@ fn after_a_crash_old_offsets_are_found_though_no_index_was_written() {
             .remove(0);
         let mut batches = batches;
         batches.push(append(&log, 1, 6_000, &[9; 2_000], true));
-        let newest = log.read(Offset(6_000), Offset(6_001), 1, true).expect("in range");
+        let newest = log
+            .read(Offset(6_000), Offset(6_001), 1, true)
+            .expect("in range");
         let in_memory = matches!(newest, crate::storage::Read::Memory(_));
         assert!(in_memory, "what is new needs no look-up");
         for at in [0_usize, 1, 17, 2_500, 4_444, 5_998] {
@@ -426,4 +428,28 @@ fn after_a_crash_old_offsets_are_found_though_no_index_was_written() {
             .await;
         assert_eq!(found.expect("ok").map(|found| found.1), Some(Offset(3_333)));
     });
+}
+
+#[test]
+fn a_segment_written_for_appends_that_never_committed_is_not_there() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    let all = run(move |reactor| async move {
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let made = storage.create(id(0), "topic", config(1 << 20), 0).await;
+        let log = made.expect("created");
+        let all = append(&log, 1, 0, &[1; 1_000], true);
+        durable(&storage, &[log]).await;
+        all
+    });
+    let partition = dir
+        .0
+        .join("logs")
+        .join(crate::storage::place::log_name("topic", id(0)));
+    let stray = crate::storage::append::segment_path(&partition, Offset(7), "log");
+    fs::write(&stray, batch(1, 0, b"never acknowledged")).expect("written");
+    check_recovers(&dir.0, vec![all]);
+    assert!(!stray.exists());
 }
