@@ -141,11 +141,8 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
 fn take(shared: &Shared) -> Vec<Queued> {
     let mut queue = shared.queue.borrow_mut();
     let (mut count, mut bytes) = (0, 0);
-    for queued in queue.iter() {
-        bytes += frame::frame_bytes(queued.head.len as usize);
-        if count > 0 && bytes > shared.settings.commit_bytes_max {
-            break;
-        }
+    while bytes < shared.settings.commit_bytes_max && count < queue.len() {
+        bytes += frame::frame_bytes(queue[count].head.len as usize);
         count += 1;
     }
     queue.drain(..count).collect()

@@ -209,6 +209,11 @@ pub fn read(bytes: &[u8], wal: WalId) -> Result<Option<Commit>, Broken> {
     }))
 }
 
+/// The commit that begins here, going by its first frame header alone.
+pub fn peek(bytes: &[u8], wal: WalId) -> Option<CommitHead> {
+    read_head(bytes, wal).map(|(commit, ..)| commit)
+}
+
 /// A frame header whose checksum is right, with the payload's checksum.
 fn read_head(bytes: &[u8], wal: WalId) -> Option<(CommitHead, Place, FrameHead, u32)> {
     let head = bytes.first_chunk::<HEAD_BYTES>()?;

@@ -47,7 +47,7 @@ pub struct Settings {
     /// Bytes of commits not trimmed yet. Trimming begins at half of it; beyond it
     /// [`Storage::backlog`] grows. Recovery reads at most about this much a shard.
     pub wal_bytes_max: u64,
-    /// Payload bytes gathered into one commit; a larger batch is a commit of its own.
+    /// Frames are gathered into one commit until it has this many bytes.
     pub commit_bytes_max: usize,
     /// Memory for the newest bytes of all partitions. Bytes not yet written to a segment stay even
     /// beyond it, and then count as backlog.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use logic::log::segment::Segment;
 use logic::partition::producers::BatchSummary;
 
 use super::checkpoint::{Checkpoint, RawHeader};
-use super::frame::{self, BLOCK, Commit, FrameHead, Kind, WalId};
+use super::frame::{self, BLOCK, Commit, CommitHead, FrameHead, Kind, WalId};
 use super::place::{self, CHECKPOINT, DELETED, METADATA, Metadata, OLD};
 use super::scan;
 use super::state::block_floor;
@@ -270,15 +270,11 @@ fn read_all(directories: &[(u64, WalId, PathBuf)]) -> Result<Vec<ReadWal>, Stora
 
 fn read_wal(directory: &Path, wal: WalId) -> io::Result<ReadWal> {
     let mut extents = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "extent") {
-            let file = fs::File::open(&path)?;
-            let content = Bytes::from(fs::read(&path)?);
-            // What is read may only be in a cache yet; it is about to be served as durable.
-            file.sync_data()?;
-            extents.push(content);
-        }
+    for path in needed_extents(directory, wal)? {
+        let content = Bytes::from(fs::read(&path)?);
+        // What is read may only be in a cache yet; it is about to be served as durable.
+        fs::File::open(&path)?.sync_data()?;
+        extents.push(content);
     }
     let bytes = extents.iter().map(|extent| extent.len() as u64).sum();
     Ok(ReadWal {
@@ -288,30 +284,56 @@ fn read_wal(directory: &Path, wal: WalId) -> io::Result<ReadWal> {
     })
 }
 
-/// The frames of a write-ahead log that count, in order, and what is missing.
-fn replayable(extents: &[Bytes], wal: WalId) -> Content {
-    let mut commits: Vec<(Found, Bytes, Commit)> = Vec::new();
-    let mut broken: BTreeMap<u64, Option<BTreeSet<PartitionId>>> = BTreeMap::new();
-    for extent in extents {
-        let mut at = 0;
-        while at < extent.len() {
-            match frame::read(&extent[at..], wal) {
-                Ok(Some(commit)) => {
-                    let bytes = extent.slice(at..);
-                    at += commit.len;
-                    commits.push((found(&commit), bytes, commit));
-                }
-                Ok(None) => at += BLOCK,
-                Err(wrong) => {
-                    if let Some(sequence) = wrong.sequence {
-                        let partitions = wrong.partitions.into_iter().collect();
-                        broken.insert(sequence, wrong.complete.then_some(partitions));
-                    }
-                    at += BLOCK;
-                }
-            }
+/// The extents that may hold a needed commit. Left out are emptied ones that wait for reuse: those
+/// whose successor begins at or below the first commit that the newest extent says is needed.
+fn needed_extents(directory: &Path, wal: WalId) -> io::Result<Vec<PathBuf>> {
+    let mut needed = Vec::new();
+    let mut used: Vec<(CommitHead, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|ending| ending != "extent") {
+            continue;
+        }
+        let mut start = Vec::with_capacity(BLOCK);
+        fs::File::open(&path)?
+            .take(BLOCK as u64)
+            .read_to_end(&mut start)?;
+        match frame::peek(&start, wal) {
+            Some(head) => used.push((head, path)),
+            // Never used, or its first commit is torn: only all of it can tell.
+            None => needed.push(path),
         }
     }
+    used.sort_by_key(|(head, _)| head.generation);
+    let Some((_, newest)) = used.last() else {
+        return Ok(needed);
+    };
+    let content = Bytes::from(fs::read(newest)?);
+    let commits = commits_in(&content, wal, &mut BTreeMap::new());
+    let first = commits
+        .iter()
+        .map(|(found, ..)| found.needed)
+        .max()
+        .unwrap_or(0);
+    let successors: Vec<u64> = used.iter().skip(1).map(|(head, _)| head.sequence).collect();
+    for (number, (_, path)) in used.into_iter().enumerate() {
+        if successors
+            .get(number)
+            .is_none_or(|successor| *successor > first)
+        {
+            needed.push(path);
+        }
+    }
+    Ok(needed)
+}
+
+/// The frames of a write-ahead log that count, in order, and what is missing.
+fn replayable(extents: &[Bytes], wal: WalId) -> Content {
+    let mut broken = BTreeMap::new();
+    let commits: Vec<_> = extents
+        .iter()
+        .flat_map(|extent| commits_in(extent, wal, &mut broken))
+        .collect();
     let chain = chain::order(&commits.iter().map(|(found, ..)| *found).collect::<Vec<_>>());
     let mut content = Content::default();
     for at in chain.replay {
@@ -335,6 +357,37 @@ fn replayable(extents: &[Bytes], wal: WalId) -> Content {
         });
     }
     content
+}
+
+/// Commits that are there but wrong, by number, with whose frames they held if that is known.
+type BrokenCommits = BTreeMap<u64, Option<BTreeSet<PartitionId>>>;
+
+/// The sound commits of an extent, in the order they lie, each with the bytes from its start on.
+fn commits_in(
+    extent: &Bytes,
+    wal: WalId,
+    broken: &mut BrokenCommits,
+) -> Vec<(Found, Bytes, Commit)> {
+    let mut commits = Vec::new();
+    let mut at = 0;
+    while at < extent.len() {
+        match frame::read(&extent[at..], wal) {
+            Ok(Some(commit)) => {
+                let bytes = extent.slice(at..);
+                at += commit.len;
+                commits.push((found(&commit), bytes, commit));
+            }
+            Ok(None) => at += BLOCK,
+            Err(wrong) => {
+                if let Some(sequence) = wrong.sequence {
+                    let partitions = wrong.partitions.into_iter().collect();
+                    broken.insert(sequence, wrong.complete.then_some(partitions));
+                }
+                at += BLOCK;
+            }
+        }
+    }
+    commits
 }
 
 fn found(commit: &Commit) -> Found {
