@@ -382,12 +382,19 @@ async fn unknown_apis_and_versions_are_refused_as_kafka_refuses_them() {
 async fn announced_frames_that_never_come_keep_nobody_waiting() {
     let mut broker = Broker::start("announced").await;
     create_topics(broker.address).await;
+    // Ever smaller ones, so that they fill any limit to the last bytes.
     let mut holding = Vec::new();
-    for _ in 0..8 {
-        let mut stream = TcpStream::connect(broker.address).await.expect("connects");
-        let sent = stream.write_all(&framed(100 << 20, &[0; 16])).await;
-        sent.expect("sends");
-        holding.push(stream);
+    for length in (4..27)
+        .rev()
+        .map(|bits| 1_i32 << bits)
+        .filter(|it| *it <= 100 << 20)
+    {
+        for _ in 0..4 {
+            let mut stream = TcpStream::connect(broker.address).await.expect("connects");
+            let sent = stream.write_all(&framed(length, &[0; 8])).await;
+            sent.expect("sends");
+            holding.push(stream);
+        }
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
     for _ in 0..4 {
