@@ -4,6 +4,7 @@
 //! `CORELOG_CRASH_ROUNDS` sets how often it is killed (4; 50 for the whole proof), `CORELOG_CRASH_SEED`
 //! repeats a run's choices.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,6 +21,8 @@ use wire::records::{BatchBuilder, Records};
 const TOPIC: &str = "crash";
 const PARTITIONS: usize = 20;
 const PRODUCERS: usize = 5;
+/// Batches of one partition that may be unanswered: as many as Kafka's idempotent producers allow.
+const IN_FLIGHT: usize = 5;
 const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(5);
 
@@ -117,8 +120,8 @@ impl Drop for Broker {
 struct Written {
     /// Records below are acknowledged.
     acknowledged: u32,
-    /// Records in the batch whose answer has not come: sent again, with the same sequence.
-    pending: u32,
+    /// Records in each batch whose answer has not come: sent again, with the same sequences.
+    pending: VecDeque<u32>,
 }
 
 struct Load {
@@ -161,28 +164,50 @@ impl Load {
             return;
         };
         while !stop.load(Ordering::Relaxed) {
-            for (partition, written) in &mut self.partitions {
-                if written.pending == 0 {
-                    written.pending = 1 + u32::try_from(self.choices.below(20)).expect("small");
-                }
-                let first = written.acknowledged;
-                let batch = batch(self.producer, first, written.pending);
-                match connection
-                    .produce(TOPIC, *partition, acks(*partition), batch)
-                    .await
-                {
+            if self.send(&mut connection).await.is_err() || !self.receive(&mut connection).await {
+                return;
+            }
+        }
+    }
+
+    /// Sends all that is pending, and new batches up to the bound on what may be in flight.
+    async fn send(&mut self, connection: &mut Connection) -> Result<(), client::Error> {
+        for (partition, written) in &mut self.partitions {
+            while written.pending.len() < IN_FLIGHT {
+                let count = 1 + u32::try_from(self.choices.below(20)).expect("small");
+                written.pending.push_back(count);
+            }
+            let mut first = written.acknowledged;
+            for count in &written.pending {
+                let batch = batch(self.producer, first, *count);
+                connection
+                    .ask_produce(TOPIC, *partition, acks(*partition), batch)
+                    .await?;
+                first += count;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the answers to all that was sent; false once the broker is gone or stopping.
+    async fn receive(&mut self, connection: &mut Connection) -> bool {
+        for (partition, written) in &mut self.partitions {
+            while let Some(count) = written.pending.front() {
+                match connection.answer_produce().await {
                     Ok(offset) => {
-                        assert_eq!(offset, i64::from(first), "partition {partition}");
-                        written.acknowledged += written.pending;
-                        written.pending = 0;
+                        let first = i64::from(written.acknowledged);
+                        assert_eq!(offset, first, "partition {partition}");
+                        written.acknowledged += count;
+                        written.pending.pop_front();
                     }
                     Err(client::Error::Broker(code)) if code != NOT_LEADER => {
                         panic!("partition {partition}: a produce was refused with code {code}")
                     }
-                    Err(_) => return,
+                    Err(_) => return false,
                 }
             }
         }
+        true
     }
 }
 
@@ -272,7 +297,7 @@ async fn verify(address: SocketAddr, loads: &[Load]) -> u64 {
                 }
             }
             let acknowledged = i64::from(written.acknowledged);
-            let most = acknowledged + i64::from(written.pending);
+            let most = acknowledged + i64::from(written.pending.iter().sum::<u32>());
             assert!(
                 (acknowledged..=most).contains(&next),
                 "partition {partition}: {next} records, but {acknowledged} were acknowledged and \

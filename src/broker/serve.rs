@@ -1,7 +1,7 @@
 //! Puts the broker together: data directory, recovery, one executor per shard, listener, signals.
 //! Knows the rooms, and nothing of what happens in them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use logic::cluster::Image;
 use logic::ids::PartitionId;
-use reactor::Reactor;
 use reactor::mailbox::{Bound, Receiver, Sender, mailbox};
 use reactor::socket::Listener;
+use reactor::{Executor, Reactor};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -41,12 +41,8 @@ pub struct Plan {
     pub listener: TcpListener,
     /// How many shards.
     pub shards: usize,
-    /// Whether each shard has a core of its own.
-    pub pin: bool,
-    /// Submissions that one shard's ring holds at once.
-    pub ring_entries: u32,
-    /// How long to look for work before sleeping.
-    pub spin_before_park: Option<Duration>,
+    /// How the shards' threads run.
+    pub threads: Threads,
     /// Bounds of each shard.
     pub limits: Limits,
     /// `max.connections`.
@@ -57,6 +53,17 @@ pub struct Plan {
     pub storage: storage::Settings,
     /// What this broker is.
     pub identity: Identity,
+}
+
+/// How the shards' threads run.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    /// Whether each shard has a core of its own.
+    pub pin: bool,
+    /// Submissions that one shard's ring holds at once.
+    pub ring_entries: u32,
+    /// How long to look for work before sleeping.
+    pub spin_before_park: Option<Duration>,
 }
 
 /// What recovery found, for the banner.
@@ -81,6 +88,8 @@ struct Share {
     image: Image,
     placement: HashMap<PartitionId, ShardId>,
     recovered: HashMap<PartitionId, RecoveredLog>,
+    /// Partitions that stay offline.
+    damaged: HashSet<PartitionId>,
     /// For shard 0: the metadata log and the partitions on each shard.
     controller: Option<(Loaded, Vec<usize>)>,
     senders: Vec<Sender<Mail>>,
@@ -99,7 +108,7 @@ struct Common {
 /// Recovers, starts the shards, calls `opened` once clients are served, and returns when the broker
 /// has stopped on a signal. An error says why it could not start.
 pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
-    let mut signals =
+    let signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|error| StartError::Other(error.to_string()))?;
     let begun = Instant::now();
     let loaded = consensus::load(&plan.data_dir.join("metadata.log"))
@@ -115,7 +124,13 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
         recovery: begun.elapsed(),
         recovered_bytes: recovery.bytes,
     };
-    let (shares, senders) = share(&plan, loaded, recovery.logs);
+    let damaged = recovery
+        .damaged
+        .iter()
+        .filter_map(|damaged| damaged.id)
+        .collect();
+    let (shares, senders) = share(&plan, loaded, recovery.logs, &damaged);
+    let threads = plan.threads.clone();
     let common = Common {
         data_dir: plan.data_dir.clone(),
         limits: plan.limits.clone(),
@@ -127,15 +142,33 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
             plan.connections_per_address_max,
         ),
     };
+    let executors = start_shards(&threads, common, shares, plan.listener)?;
+    opened(&report);
+    stop_on_signal(signals, &senders);
+    for executor in executors {
+        executor
+            .join()
+            .map_err(|error| StartError::Other(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Starts an executor per shard and waits until each can serve.
+fn start_shards(
+    threads: &Threads,
+    common: Common,
+    shares: Vec<Started>,
+    listener: TcpListener,
+) -> Result<Vec<Executor>, StartError> {
     let (started, outcomes) = mpsc::channel();
-    let mut executors = Vec::with_capacity(plan.shards);
-    let mut listener = Some(plan.listener);
+    let mut executors = Vec::with_capacity(shares.len());
+    let mut listener = Some(listener);
     for (share, receiver) in shares {
         let settings = reactor::Settings {
             name: format!("shard-{}", share.shard.0),
-            core: plan.pin.then_some(share.shard.0),
-            ring_entries: plan.ring_entries,
-            spin_before_park: plan.spin_before_park,
+            core: threads.pin.then_some(share.shard.0),
+            ring_entries: threads.ring_entries,
+            spin_before_park: threads.spin_before_park,
         };
         let (common, started) = (common.clone(), started.clone());
         let listener = if share.shard == ShardId::CONTROLLER {
@@ -150,17 +183,21 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
         let shard = executors.len();
         executors.push(executor.map_err(|error| StartError::Shard { shard, error })?);
     }
-    for _ in 0..plan.shards {
-        let outcome = outcomes.recv();
+    for _ in &executors {
         let ended = |_| "a shard ended while it was starting".to_owned();
+        let outcome = outcomes.recv().map_err(ended);
         outcome
-            .map_err(ended)
             .and_then(|started| started)
             .map_err(StartError::Other)?;
     }
-    opened(&report);
-    let first = signals.forever().next();
-    eprintln!("stopping on signal {first:?}; a second one stops at once");
+    Ok(executors)
+}
+
+/// Waits for a signal and tells the shards to stop; a second signal, or too long a stop, ends the
+/// process where it is.
+fn stop_on_signal(mut signals: Signals, senders: &[Sender<Mail>]) {
+    signals.forever().next();
+    eprintln!("stopping; a second signal stops at once");
     std::thread::spawn(move || {
         signals.forever().next();
         std::process::exit(130);
@@ -172,15 +209,12 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
         );
         std::process::exit(1);
     });
-    for sender in &senders {
-        let _ = sender.try_send(Mail::Stop);
+    for sender in senders {
+        // A mailbox that is full is read soon: its shard runs.
+        while sender.try_send(Mail::Stop).is_err() && !sender.is_closed() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
-    for executor in executors {
-        executor
-            .join()
-            .map_err(|error| StartError::Other(error.to_string()))?;
-    }
-    Ok(())
 }
 
 /// Gives every partition to a shard: in the order of their ids, in turn, so that counts differ by at
@@ -189,6 +223,7 @@ fn share(
     plan: &Plan,
     loaded: Loaded,
     logs: Vec<RecoveredLog>,
+    damaged: &HashSet<PartitionId>,
 ) -> (Vec<Started>, Vec<Sender<Mail>>) {
     let mut placement = HashMap::new();
     let mut loads = vec![0; plan.shards];
@@ -215,6 +250,7 @@ fn share(
             image: image.clone(),
             placement: placement.clone(),
             recovered: by_shard.remove(&ShardId(index)).unwrap_or_default(),
+            damaged: damaged.clone(),
             controller: controller.take(),
             senders: senders.clone(),
         };
@@ -271,6 +307,7 @@ async fn prepare(reactor: Reactor, common: &Common, share: Share) -> Result<Rc<S
         image,
         placement,
         recovered,
+        damaged,
         controller,
         senders,
     } = share;
@@ -297,6 +334,7 @@ async fn prepare(reactor: Reactor, common: &Common, share: Share) -> Result<Rc<S
         senders,
         controller,
     });
+    shard.hosted.set_offline(damaged);
     metadata::open(&shard, &storage, recovered)
         .await
         .map_err(|error| format!("shard {} cannot open its partitions: {error}", id.0))?;

@@ -10,7 +10,7 @@ use crate::command::banner::Banner;
 use crate::command::machine::Machine;
 use crate::config::Settings;
 use crate::data_dir::DataDir;
-use crate::serve::{self, Opened, Plan};
+use crate::serve::{self, Opened, Plan, Threads};
 use crate::shard::Limits;
 use crate::shard::metadata::Identity;
 use crate::start_error::StartError;
@@ -58,9 +58,11 @@ fn plan(settings: &Settings, data_dir: &DataDir, listener: TcpListener) -> Plan 
         data_dir: data_dir.path().to_owned(),
         listener,
         shards,
-        pin: shards <= cores,
-        ring_entries: settings.shards.ring_entries,
-        spin_before_park: settings.spin_before_park(),
+        threads: Threads {
+            pin: shards <= cores,
+            ring_entries: settings.shards.ring_entries,
+            spin_before_park: settings.spin_before_park(),
+        },
         limits: Limits {
             frame_bytes_max: network.socket_request_max_bytes,
             request_memory_bytes: network.request_memory_bytes,

@@ -125,6 +125,21 @@ impl Connection {
         acks: Acks,
         batch: Bytes,
     ) -> Result<i64, Error> {
+        self.ask_produce(topic, partition, acks, batch).await?;
+        self.answer_produce().await
+    }
+
+    /// Sends one batch; [`Connection::answer_produce`] takes its answer.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn ask_produce(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        acks: Acks,
+        batch: Bytes,
+    ) -> Result<(), Error> {
         let partition = PartitionProduceData::default()
             .with_index(partition)
             .with_records(Some(batch));
@@ -139,7 +154,15 @@ impl Connection {
             .with_acks(acks)
             .with_timeout_ms(10_000)
             .with_topic_data(vec![topic]);
-        let Response::Produce(answer) = self.call(PRODUCE, &request.into()).await? else {
+        self.ask(PRODUCE, &request.into()).await
+    }
+
+    /// Waits for the answer to the oldest batch that was sent; returns the offset of its first record.
+    ///
+    /// # Errors
+    /// As [`Connection::answer`], and the broker's own.
+    pub async fn answer_produce(&mut self) -> Result<i64, Error> {
+        let Response::Produce(answer) = self.answer().await? else {
             return Err(Error::Unexpected("a Produce response"));
         };
         let partition = answer

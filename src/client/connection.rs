@@ -1,5 +1,6 @@
 //! One connection to one broker. Knows frames and correlation ids, and nothing of what is asked.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -55,10 +56,18 @@ impl From<WireError> for Error {
     }
 }
 
-/// A connection that asks one thing at a time.
+/// A connection. Requests may be sent before earlier ones are answered; answers come in their order.
 pub struct Connection {
     stream: TcpStream,
     next_correlation_id: i32,
+    /// What is asked and not yet answered, in order.
+    asked: VecDeque<Asked>,
+}
+
+struct Asked {
+    correlation_id: i32,
+    api_key: i16,
+    version: i16,
 }
 
 impl Connection {
@@ -72,24 +81,54 @@ impl Connection {
         Ok(Self {
             stream,
             next_correlation_id: 0,
+            asked: VecDeque::new(),
         })
     }
 
-    /// Sends a request and waits for its response.
+    /// Sends a request and waits for its response. Nothing else may be unanswered.
     ///
     /// # Errors
     /// When the connection breaks, nothing comes within 30 s, or the answer cannot be read.
     pub async fn call(&mut self, version: i16, request: &Request) -> Result<Response, Error> {
-        let id = self.send(version, request).await?;
+        assert!(
+            self.asked.is_empty(),
+            "the next answer is that to an earlier request"
+        );
+        self.ask(version, request).await?;
+        self.answer().await
+    }
+
+    /// Sends a request whose response [`Connection::answer`] takes later.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn ask(&mut self, version: i16, request: &Request) -> Result<(), Error> {
+        let correlation_id = self.send(version, request).await?;
+        self.asked.push_back(Asked {
+            correlation_id,
+            api_key: request.api() as i16,
+            version,
+        });
+        Ok(())
+    }
+
+    /// Waits for the response to the oldest request that was asked and not yet answered.
+    ///
+    /// # Errors
+    /// When nothing was asked, the connection breaks, nothing comes within 30 s, or the answer
+    /// cannot be read.
+    pub async fn answer(&mut self) -> Result<Response, Error> {
+        let asked = self.asked.pop_front();
+        let asked = asked.ok_or(Error::Unexpected("to be waited for: nothing was asked"))?;
         let frame = tokio::time::timeout(RESPONSE_WAIT, self.read_frame())
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let api = request.api() as i16;
-        let (answered, body) = response::decode_response(api, version, frame)?;
-        if answered != id {
+        let (api_key, version) = (asked.api_key, asked.version);
+        let (answered, body) = response::decode_response(api_key, version, frame)?;
+        if answered != asked.correlation_id {
             return Err(Error::Unexpected("for the request that was sent"));
         }
-        Ok(Response::decode(api, version, body)?)
+        Ok(Response::decode(api_key, version, body)?)
     }
 
     /// Sends a request that is not answered, such as a produce with acks=0; returns its

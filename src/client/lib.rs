@@ -1,7 +1,7 @@
 //! A Kafka client on tokio. Judges the broker as a stranger: knows nothing of its insides.
 //!
-//! Thin for now: one connection, one request at a time, and the calls that the broker's own tests
-//! need.
+//! Thin for now: connections whose requests may overtake their answers, and the calls that the
+//! broker's own tests need.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -184,17 +184,19 @@ impl Connection {
         if received.len() < length {
             self.expect(&Expect::Rest);
         }
-        let reserved = self.shard.budget.reserve(length).await;
         if length <= SHARED_FRAME_BYTES_MAX {
             while received.len() < length {
                 if self.socket.recv(received).await? == 0 {
                     return Err(torn());
                 }
             }
+            // Only now: what is announced and never comes holds nothing that others wait for.
+            let reserved = self.shard.budget_small.reserve(length).await;
             let frame = received.split_to(length).freeze();
             self.expect(&Expect::Next);
             return Ok(Some((frame, reserved)));
         }
+        let reserved = self.shard.budget.reserve(length).await;
         let mut frame = BytesMut::with_capacity(length);
         let have = received.len().min(length);
         frame.extend_from_slice(&received.split_to(have));

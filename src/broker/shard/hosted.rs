@@ -2,7 +2,7 @@
 //! Knows nothing of connections or of Kafka's frames.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -51,6 +51,8 @@ enum Waiter {
 #[derive(Default)]
 pub struct Hosted {
     partitions: RefCell<HashMap<PartitionId, Rc<Partition>>>,
+    /// Partitions whose logs are damaged: never served, never made anew.
+    offline: RefCell<HashSet<PartitionId>>,
     waiters: RefCell<HashMap<Token, Waiter>>,
     /// Deadlines of watches, soonest first. A watch that is over leaves its entry to be skipped.
     deadlines: RefCell<BTreeSet<(Instant, Token)>>,
@@ -78,6 +80,27 @@ impl Hosted {
         self.partitions.borrow().get(&id).cloned()
     }
 
+    /// The partition, or why it cannot be served.
+    pub fn find(&self, id: PartitionId) -> Result<Rc<Partition>, Refused> {
+        self.get(id).ok_or_else(|| {
+            if self.is_offline(id) {
+                Refused::Storage
+            } else {
+                Refused::UnknownPartition
+            }
+        })
+    }
+
+    /// Whether the partition's log is damaged.
+    pub fn is_offline(&self, id: PartitionId) -> bool {
+        self.offline.borrow().contains(&id)
+    }
+
+    /// Says whose logs are damaged.
+    pub fn set_offline(&self, ids: HashSet<PartitionId>) {
+        *self.offline.borrow_mut() = ids;
+    }
+
     /// Every partition, in no particular order.
     pub fn all(&self) -> Vec<(PartitionId, Rc<Partition>)> {
         self.partitions
@@ -103,9 +126,12 @@ impl Hosted {
             outcomes: RefCell::new(vec![Err(Refused::UnknownPartition); items.len()]),
         });
         for (index, item) in items.into_iter().enumerate() {
-            let Some(partition) = self.get(item.partition) else {
-                job.done(index, Err(Refused::UnknownPartition), owed);
-                continue;
+            let partition = match self.find(item.partition) {
+                Ok(partition) => partition,
+                Err(refused) => {
+                    job.done(index, Err(refused), owed);
+                    continue;
+                }
             };
             let token = self.token(Waiter::Produce(job.clone(), index));
             let event = Event::Produce {

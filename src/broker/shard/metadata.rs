@@ -92,7 +92,7 @@ pub async fn open(
     for topic in &topics {
         for index in 0..topic.partitions.len() {
             let id = partition_id(topic.id, index);
-            if shard.metadata.owner(id) == Some(shard.id) {
+            if shard.metadata.owner(id) == Some(shard.id) && !shard.hosted.is_offline(id) {
                 host(shard, storage, topic, id, recovered.remove(&id)).await?;
             }
         }

@@ -67,6 +67,9 @@ pub struct Shard {
     pub limits: Limits,
     /// Memory for requests.
     pub budget: Rc<Budget>,
+    /// The part of that memory that is kept for small requests, so that no announced large one keeps
+    /// them waiting.
+    pub budget_small: Rc<Budget>,
     /// Topics, configs and who owns what.
     pub metadata: Metadata,
     /// The partitions led here.
@@ -101,6 +104,9 @@ pub struct Parts {
     pub controller: Option<Controller>,
 }
 
+/// One part in so many of the memory for requests is kept for small ones.
+const SMALL_SHARE: usize = 8;
+
 struct Outbox {
     sender: Sender<Mail>,
     /// What did not fit, in order. Bounded by the requests admitted by the budgets.
@@ -118,10 +124,12 @@ impl Shard {
             sender,
             held: RefCell::default(),
         };
+        let small = parts.limits.request_memory_bytes / SMALL_SHARE;
         Rc::new(Self {
             id: parts.id,
             reactor: parts.reactor,
-            budget: Budget::new(parts.limits.request_memory_bytes),
+            budget: Budget::new(parts.limits.request_memory_bytes - small),
+            budget_small: Budget::new(small),
             limits: parts.limits,
             metadata: parts.metadata,
             hosted: Hosted::default(),

@@ -106,7 +106,7 @@ fn find(
     id: PartitionId,
     epoch: Option<LeaderEpoch>,
 ) -> Result<Rc<Partition>, Refused> {
-    let partition = hosted.get(id).ok_or(Refused::UnknownPartition)?;
+    let partition = hosted.find(id)?;
     let current = partition.leader.borrow().epoch();
     match epoch {
         Some(epoch) if epoch < current => Err(Refused::FencedEpoch),
@@ -276,7 +276,7 @@ async fn delete_before(
     id: PartitionId,
     before: Offset,
 ) -> Result<Offset, Refused> {
-    let partition = hosted.get(id).ok_or(Refused::UnknownPartition)?;
+    let partition = hosted.find(id)?;
     let marks = Marks::of(&partition);
     let before = if before == Offset(-1) {
         marks.high_watermark
@@ -318,7 +318,7 @@ pub fn describe_producers(
     items: &[PartitionId],
 ) -> Vec<Result<Vec<ProducerRow>, Refused>> {
     let rows = |id: &PartitionId| {
-        let partition = hosted.get(*id).ok_or(Refused::UnknownPartition)?;
+        let partition = hosted.find(*id)?;
         let leader = partition.leader.borrow();
         Ok(leader
             .producers()
