@@ -63,8 +63,11 @@ fn check_request<T: Encodable + Decodable>(request: Request, version: i16, other
     decoded.write(version, &mut out).expect(&name);
     assert_eq!(out, body, "{name}");
     let more = Bytes::from([&body[..], &[0]].concat());
-    assert!(
-        Request::decode(&header, more).is_err(),
+    // librdkafka asks for all topics with a few bytes too many, which Kafka ignores.
+    let forgiven = matches!(decoded, Request::Metadata(_));
+    assert_eq!(
+        Request::decode(&header, more).is_ok(),
+        forgiven,
         "{name} with a byte more"
     );
     for length in 0..body.len() {
