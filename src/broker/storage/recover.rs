@@ -613,14 +613,12 @@ fn from_wal(
     let base = checkpoint.segment;
     let mut segments = sealed(files, base)?;
     segments.push(checkpoint.active());
-    let first = segments.first().map_or(base, |segment| segment.base);
-    let log_start = metadata.log_start.max(first);
     let config = LogConfig::default();
     let mut log = logic::log::Log::recovered(
         metadata.id,
         config,
         segments,
-        log_start,
+        metadata.log_start,
         checkpoint.epochs.clone(),
     );
     let mut tail = Vec::new();
