@@ -607,23 +607,18 @@ fn from_wal(
     let checkpoint = part
         .checkpoint
         .ok_or("its write-ahead log begins without a checkpoint")?;
-    let base = checkpoint.segment;
-    let whole = checkpoint.tail_start as usize + checkpoint.tail.len();
-    if whole != checkpoint.position as usize
-        || !(checkpoint.tail_start as usize).is_multiple_of(BLOCK)
-    {
+    if !checkpoint.is_coherent() {
         return Err("a checkpoint contradicts itself".into());
     }
+    let base = checkpoint.segment;
     let mut segments = sealed(files, base)?;
     segments.push(checkpoint.active());
-    let first = segments.first().map_or(base, |segment| segment.base);
-    let log_start = metadata.log_start.max(first);
     let config = LogConfig::default();
     let mut log = logic::log::Log::recovered(
         metadata.id,
         config,
         segments,
-        log_start,
+        metadata.log_start,
         checkpoint.epochs.clone(),
     );
     let mut tail = Vec::new();
@@ -772,6 +767,12 @@ fn fits(checkpoint: &Checkpoint, files: &[SegmentFile]) -> bool {
 }
 
 impl Checkpoint {
+    /// Whether the tail is what its positions say.
+    fn is_coherent(&self) -> bool {
+        let whole = self.tail_start as usize + self.tail.len();
+        whole == self.position as usize && (self.tail_start as usize).is_multiple_of(BLOCK)
+    }
+
     /// The active segment as it was.
     fn active(&self) -> Segment {
         let mut segment =
