@@ -237,15 +237,7 @@ fn long_functions(source: &Source, most: usize) -> Vec<(usize, usize)> {
     for (at, line) in lines.iter().enumerate() {
         let code = line.trim_start();
         let indentation = &line[..line.len() - code.len()];
-        let begins = [
-            "fn ",
-            "pub fn ",
-            "async fn ",
-            "pub async fn ",
-            "pub(crate) fn ",
-            "const fn ",
-        ];
-        if !begins.iter().any(|begin| code.starts_with(begin)) {
+        if !begins_function(code) {
             continue;
         }
         let end = format!("{indentation}}}");
@@ -258,4 +250,13 @@ fn long_functions(source: &Source, most: usize) -> Vec<(usize, usize)> {
         }
     }
     long
+}
+
+/// Whether the line's first word that is no qualifier is `fn`.
+fn begins_function(code: &str) -> bool {
+    let qualifier = |word: &&str| {
+        word.starts_with("pub")
+            || matches!(*word, "async" | "const" | "unsafe" | "extern" | "\"C\"")
+    };
+    code.split_whitespace().find(|word| !qualifier(word)) == Some("fn")
 }
