@@ -1,10 +1,12 @@
 //! Names under the data directory, and the small checksummed files in it. Knows nothing of logs.
 //!
-//!     wal/boot                                    how often the broker has started here
-//!     wal/<boot>-<shard>-<wal id>/<n>.extent      one shard's write-ahead log
-//!     logs/<topic>-<index>.<id>/                  one partition: its segments and
-//!         partition.metadata                      whose it is and where it starts
-//!         checkpoint                              its state at the last clean stop, a cache
+//! ```text
+//! wal/boot                                    how often the broker has started here
+//! wal/<boot>-<shard>-<wal id>/<n>.extent      one shard's write-ahead log
+//! logs/<topic>-<index>.<id>/                  one partition: its segments and
+//!     partition.metadata                      whose it is and where it starts
+//!     checkpoint                              its state at the last clean stop, a cache
+//! ```
 
 use std::fs;
 use std::io::{self, Read, Write};
