@@ -5,6 +5,11 @@ pub mod banner;
 pub mod check;
 pub mod machine;
 
+mod dump;
+mod exit;
+mod output;
+mod text;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,6 +40,8 @@ pub enum Command {
     /// Settings: what is in force.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// The files of a data directory: print and check them.
+    Dump(dump::Dump),
 }
 
 /// What to do about settings.
@@ -148,6 +155,18 @@ pub fn run(command: Command, serve: fn(Settings) -> Result<(), StartError>) -> E
                 ExitCode::SUCCESS
             }
         },
+        Command::Dump(dump) => end(dump::run(&dump)),
+    }
+}
+
+/// Ends a command that is a client or reads files.
+fn end(ended: Result<exit::Ending, exit::Failure>) -> ExitCode {
+    match ended {
+        Ok(ending) => ending.into(),
+        Err(failure) => {
+            output::complain(&failure);
+            failure.ending.into()
+        }
     }
 }
 

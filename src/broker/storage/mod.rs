@@ -10,12 +10,12 @@
 
 mod append;
 mod behind;
-mod checkpoint;
+pub(crate) mod checkpoint;
 mod commit;
 mod extent;
-mod frame;
+pub(crate) mod frame;
 mod lookup;
-mod place;
+pub(crate) mod place;
 mod read;
 mod recover;
 mod scan;
