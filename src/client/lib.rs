@@ -8,6 +8,7 @@ mod error;
 
 pub mod cluster;
 pub mod direct;
+pub mod producer;
 pub mod properties;
 
 pub use cluster::{Cluster, ClusterConfig, Route};
