@@ -5,8 +5,16 @@ pub mod banner;
 pub mod check;
 pub mod machine;
 
+mod cluster;
+mod config;
 mod dump;
+mod produce;
+mod topic;
+
+mod admin;
+mod connect;
 mod exit;
+mod lines;
 mod output;
 mod text;
 
@@ -37,9 +45,17 @@ pub enum Command {
     Serve(Overrides),
     /// Say what this machine is like for a broker, and what to do about it. Exits 1 if none can run.
     Check(Overrides),
-    /// Settings: what is in force.
+    /// Settings: what is in force for this broker, and what topics and brokers are set to.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Topics: make, list, look at, change and delete them.
+    #[command(subcommand)]
+    Topic(topic::TopicCommand),
+    /// Write lines as records to a topic.
+    Produce(Box<produce::Produce>),
+    /// A cluster: who is in it, and whether all is well.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// The files of a data directory: print and check them.
     Dump(dump::Dump),
 }
@@ -56,6 +72,12 @@ pub enum ConfigCommand {
         #[command(flatten)]
         overrides: Overrides,
     },
+    /// Print configs of a topic or a broker: those that somebody set, or all.
+    Describe(config::Describe),
+    /// Set configs of a topic or a broker, all or none.
+    Set(config::Set),
+    /// Set configs of a topic or a broker back to their defaults, all or none.
+    Delete(config::Delete),
 }
 
 /// Settings from the command line. Every other one is set by file or environment.
@@ -155,6 +177,12 @@ pub fn run(command: Command, serve: fn(Settings) -> Result<(), StartError>) -> E
                 ExitCode::SUCCESS
             }
         },
+        Command::Config(ConfigCommand::Describe(it)) => end(config::describe(&it)),
+        Command::Config(ConfigCommand::Set(it)) => end(config::set(&it)),
+        Command::Config(ConfigCommand::Delete(it)) => end(config::delete(&it)),
+        Command::Topic(it) => end(topic::run(&it)),
+        Command::Produce(it) => end(produce::run(&it)),
+        Command::Cluster(it) => end(cluster::run(&it)),
         Command::Dump(dump) => end(dump::run(&dump)),
     }
 }
