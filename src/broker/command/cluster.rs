@@ -4,10 +4,10 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
+use client::Route;
 use client::cluster::{Metadata, Partition};
 use serde::Serialize;
 
-use super::admin::Admin;
 use super::connect::{self, Target};
 use super::exit::{Ending, Failure, written};
 use super::output::{self, Format, Listed};
@@ -128,7 +128,11 @@ impl Info {
 }
 
 fn info(ask: &Ask) -> Result<Ending, Failure> {
-    let metadata = connect::run(async { Ok(Admin::new(&ask.target)?.metadata().await?) })?;
+    let metadata = connect::run(async {
+        let admin = connect::admin(&ask.target)?;
+        admin.cluster().track_all(true);
+        Ok(admin.cluster().refresh().await?)
+    })?;
     let info = Info::of(&metadata);
     let mut out = std::io::stdout();
     written(match ask.output {
@@ -158,11 +162,14 @@ impl Listed for Check {
 
 fn health(ask: &Ask) -> Result<Ending, Failure> {
     let checks = connect::run(async {
-        let admin = Admin::new(&ask.target)?;
-        let metadata = admin.metadata().await?;
+        let admin = connect::admin(&ask.target)?;
+        let cluster = admin.cluster();
+        cluster.track_all(true);
+        let metadata = cluster.refresh().await?;
         let mut silent = Vec::new();
         for (node, broker) in &metadata.brokers {
-            if let Err(error) = admin.reach(*node).await {
+            // A connection that is open has had its ApiVersions answered.
+            if let Err(error) = cluster.connection(Route::Node(*node)).await {
                 silent.push(format!("broker {node} at {}: {error}", broker.address));
             }
         }

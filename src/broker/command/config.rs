@@ -2,10 +2,9 @@
 //! nothing of the broker's own settings file, which `corelog config show` is about.
 
 use clap::Args;
+use client::admin::{ConfigEntry, ConfigResource, ConfigSource};
 use serde::Serialize;
-use wire::messages::describe_configs_response::DescribeConfigsResourceResult;
 
-use super::admin::{Admin, Change, Resource};
 use super::connect::{self, Target, key_value};
 use super::exit::{Ending, Failure, written};
 use super::output::{self, Format, Listed};
@@ -19,23 +18,23 @@ struct Whose {
     topic: Option<String>,
     /// A broker's, by its node id; `default` for what holds for all brokers.
     #[arg(long, value_name = "ID", value_parser = broker)]
-    broker: Option<Resource>,
+    broker: Option<ConfigResource>,
 }
 
-fn broker(text: &str) -> Result<Resource, String> {
+fn broker(text: &str) -> Result<ConfigResource, String> {
     match text.parse() {
-        Ok(node) if node >= 0 => Ok(Resource::Broker(node)),
-        _ if text == "default" => Ok(Resource::AllBrokers),
+        Ok(node) if node >= 0 => Ok(ConfigResource::Broker(Some(node))),
+        _ if text == "default" => Ok(ConfigResource::Broker(None)),
         _ => Err("expected a node id, or default".into()),
     }
 }
 
 impl Whose {
-    fn resource(&self) -> Resource {
+    fn resource(&self) -> ConfigResource {
         match (&self.topic, &self.broker) {
-            (Some(topic), _) => Resource::Topic(topic.clone()),
+            (Some(topic), _) => ConfigResource::Topic(topic.clone()),
             (None, Some(broker)) => broker.clone(),
-            (None, None) => Resource::AllBrokers,
+            (None, None) => ConfigResource::Broker(None),
         }
     }
 }
@@ -102,35 +101,33 @@ pub struct Setting {
     documentation: Option<String>,
 }
 
-impl From<&DescribeConfigsResourceResult> for Setting {
-    fn from(config: &DescribeConfigsResourceResult) -> Self {
+impl From<&ConfigEntry> for Setting {
+    fn from(config: &ConfigEntry) -> Self {
         Self {
-            name: config.name.to_string(),
-            value: config.value.as_ref().map(ToString::to_string),
-            source: source_name(config.config_source),
-            read_only: config.read_only,
+            name: config.name.clone(),
+            value: config.value.clone(),
+            source: source_name(config.source),
+            read_only: config.is_read_only,
             sensitive: config.is_sensitive,
-            documentation: config.documentation.as_ref().map(ToString::to_string),
+            documentation: config.documentation.clone(),
         }
     }
 }
 
-/// Kafka's sources of a config's value, in the words of its documentation.
-fn source_name(source: i8) -> &'static str {
+fn source_name(source: ConfigSource) -> &'static str {
     match source {
-        1 => "topic",
-        2 => "broker",
-        3 => "all brokers",
-        4 => "broker's file",
-        5 => "default",
-        6 => "broker's logger",
-        _ => "unknown",
+        ConfigSource::Topic => "topic",
+        ConfigSource::DynamicBroker => "broker",
+        ConfigSource::DynamicDefaultBroker => "all brokers",
+        ConfigSource::StaticBroker => "broker's file",
+        ConfigSource::Default => "default",
+        ConfigSource::Other(_) => "unknown",
     }
 }
 
-/// Whether somebody set it for this very resource or for brokers: it is no default.
-pub fn is_set(config: &DescribeConfigsResourceResult) -> bool {
-    config.config_source != 5
+/// Whether somebody set it, for this very resource or for brokers.
+pub fn is_set(config: &ConfigEntry) -> bool {
+    config.source != ConfigSource::Default
 }
 
 impl Listed for Setting {
@@ -151,25 +148,23 @@ impl Listed for Setting {
 /// # Errors
 /// When there is no such resource, or no such config in it.
 pub fn describe(describe: &Describe) -> Result<Ending, Failure> {
-    let resource = describe.whose.resource();
-    let configs = connect::run(async {
-        let admin = Admin::new(&describe.target)?;
-        Ok(admin.configs(&resource).await?)
+    let mut configs = connect::run(async {
+        let admin = connect::admin(&describe.target)?;
+        Ok(admin.describe_config(&describe.whose.resource()).await?)
     })?;
+    configs.sort_by(|a, b| a.name.cmp(&b.name));
     let keys = &describe.keys;
-    let unknown = keys
-        .iter()
-        .find(|key| !configs.iter().any(|it| it.name.as_str() == key.as_str()));
-    if let Some(key) = unknown {
+    let is_there = |key: &&String| configs.iter().any(|config| config.name == **key);
+    if let Some(key) = keys.iter().find(|key| !is_there(key)) {
         return Err(Failure::new(
             Ending::NotFoundOrConflict,
-            format!("{resource} has no config {key}"),
+            format!("there is no config {key}"),
             "See which there are with --all.",
         ));
     }
-    let wanted = |config: &&DescribeConfigsResourceResult| match keys.is_empty() {
+    let wanted = |config: &&ConfigEntry| match keys.is_empty() {
         true => describe.all || is_set(config),
-        false => keys.iter().any(|key| key == config.name.as_str()),
+        false => keys.contains(&config.name),
     };
     let rows: Vec<Setting> = configs.iter().filter(wanted).map(Setting::from).collect();
     let mut out = std::io::stdout();
@@ -183,7 +178,7 @@ pub fn describe(describe: &Describe) -> Result<Ending, Failure> {
 /// When the broker refuses one of them.
 pub fn set(set: &Set) -> Result<Ending, Failure> {
     let changes = set.configs.iter();
-    let changes = changes.map(|(name, value)| (name.clone(), Change::Set(value.clone())));
+    let changes = changes.map(|(name, value)| (name.clone(), Some(value.clone())));
     alter(&set.target, &set.whose, changes.collect(), set.dry_run)
 }
 
@@ -192,10 +187,7 @@ pub fn set(set: &Set) -> Result<Ending, Failure> {
 /// # Errors
 /// When the broker refuses one of them.
 pub fn delete(delete: &Delete) -> Result<Ending, Failure> {
-    let changes = delete
-        .keys
-        .iter()
-        .map(|name| (name.clone(), Change::Delete));
+    let changes = delete.keys.iter().map(|name| (name.clone(), None));
     alter(
         &delete.target,
         &delete.whose,
@@ -207,13 +199,13 @@ pub fn delete(delete: &Delete) -> Result<Ending, Failure> {
 fn alter(
     target: &Target,
     whose: &Whose,
-    changes: Vec<(String, Change)>,
+    changes: Vec<(String, Option<String>)>,
     dry_run: bool,
 ) -> Result<Ending, Failure> {
     connect::run(async {
-        let admin = Admin::new(target)?;
+        let admin = connect::admin(target)?;
         admin
-            .alter_configs(&whose.resource(), &changes, dry_run)
+            .alter_config(&whose.resource(), changes, dry_run)
             .await?;
         Ok(Ending::Done)
     })

@@ -2,12 +2,15 @@
 //! what a client's errors mean for the exit code. Knows nothing of what is asked.
 
 use clap::Args;
-use client::{Error, Properties};
+use client::admin::Admin;
+use client::{AdminConfig, Error, Properties};
 use wire::ErrorCode;
 
 use super::exit::{Ending, Failure};
 
 const BOOTSTRAP: &str = "bootstrap.servers";
+/// How long a person waits for a cluster that does not answer; Kafka's clients wait for a minute.
+pub const PATIENCE_MS: &str = "10000";
 
 /// The cluster to talk to.
 #[derive(Clone, Debug, Args)]
@@ -41,6 +44,16 @@ impl Target {
         properties.extend(self.properties.iter().cloned());
         properties
     }
+}
+
+/// An admin client for the target.
+///
+/// # Errors
+/// When a property is unknown or wrong.
+pub fn admin(target: &Target) -> Result<Admin, Failure> {
+    let defaults = [("default.api.timeout.ms", Some(PATIENCE_MS.to_owned()))];
+    let config = AdminConfig::from_properties(&target.properties(&defaults))?;
+    Ok(Admin::new(config))
 }
 
 /// Reads `key=value`; the value may hold further equal signs, and may be empty.
@@ -79,13 +92,14 @@ impl From<Error> for Failure {
 
 fn ending(error: &Error) -> Ending {
     match error {
-        Error::Connect { .. } | Error::Disconnected { .. } | Error::RequestTimeout { .. } => {
-            Ending::Connect
-        }
+        Error::Connect { .. }
+        | Error::Disconnected { .. }
+        | Error::RequestTimeout { .. }
+        | Error::Timeout { .. } => Ending::Connect,
         Error::DeliveryTimeout {
             last: Some(last), ..
         } => ending(last),
-        Error::Config(_) | Error::RecordTooLarge { .. } => Ending::Usage,
+        Error::Config(_) | Error::Invalid { .. } | Error::RecordTooLarge { .. } => Ending::Usage,
         Error::Broker(error) => ending_of_code(error.code),
         _ => Ending::Failed,
     }

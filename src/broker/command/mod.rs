@@ -7,11 +7,12 @@ pub mod machine;
 
 mod cluster;
 mod config;
+mod consume;
 mod dump;
+mod generate;
 mod produce;
 mod topic;
 
-mod admin;
 mod connect;
 mod exit;
 mod lines;
@@ -22,7 +23,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::config::{Effective, Faults, Flag, Settings, Sources};
 use crate::start_error::StartError;
@@ -53,11 +54,17 @@ pub enum Command {
     Topic(topic::TopicCommand),
     /// Write lines as records to a topic.
     Produce(Box<produce::Produce>),
+    /// Print records of a topic.
+    Consume(Box<consume::Consume>),
     /// A cluster: who is in it, and whether all is well.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
     /// The files of a data directory: print and check them.
     Dump(dump::Dump),
+    /// Print what makes a shell complete this command line.
+    Completions(generate::Completions),
+    /// Print the man page, or write one for each command.
+    Man(generate::Man),
 }
 
 /// What to do about settings.
@@ -182,6 +189,9 @@ pub fn run(command: Command, serve: fn(Settings) -> Result<(), StartError>) -> E
         Command::Config(ConfigCommand::Delete(it)) => end(config::delete(&it)),
         Command::Topic(it) => end(topic::run(&it)),
         Command::Produce(it) => end(produce::run(&it)),
+        Command::Consume(it) => end(consume::run(&it)),
+        Command::Completions(it) => end(generate::completions(&it, Line::command())),
+        Command::Man(it) => end(generate::man(&it, Line::command())),
         Command::Cluster(it) => end(cluster::run(&it)),
         Command::Dump(dump) => end(dump::run(&dump)),
     }
@@ -221,7 +231,6 @@ fn print(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parsed(line: &str) -> Command {
         let line = Line::try_parse_from(line.split(' '));

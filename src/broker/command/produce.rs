@@ -89,6 +89,7 @@ pub fn run(produce: &Produce) -> Result<Ending, Failure> {
     let properties = produce.target.properties(&[
         ("acks", produce.acks.clone()),
         ("compression.type", produce.compression.clone()),
+        ("max.block.ms", Some(connect::PATIENCE_MS.to_owned())),
     ]);
     let config = ProducerConfig::from_properties(&properties)?;
     connect::run(async {

@@ -4,12 +4,12 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
+use client::admin::{About, Admin, ConfigResource, NewTopic, OffsetSpec};
 use client::cluster::{Partition, Topic};
 use client::{Error, code_name};
 use serde::Serialize;
 use wire::ErrorCode;
 
-use super::admin::{Admin, Change, EARLIEST, LATEST, NewTopic, Resource};
 use super::config::{Setting, is_set};
 use super::connect::{self, Target, key_value};
 use super::exit::{Ending, Failure, written};
@@ -43,8 +43,9 @@ struct Names {
 }
 
 impl Names {
-    fn all(&self) -> impl Iterator<Item = &String> {
-        self.names.iter().chain(&self.topics)
+    fn all(&self) -> Vec<&str> {
+        let names = self.names.iter().chain(&self.topics);
+        names.map(String::as_str).collect()
     }
 }
 
@@ -150,7 +151,10 @@ pub fn run(command: &TopicCommand) -> Result<Ending, Failure> {
 }
 
 /// Tells each failure of several, and ends as they do.
-fn end(total: usize, failures: Vec<Failure>) -> Result<Ending, Failure> {
+fn end<K>(about: Vec<About<K, ()>>) -> Result<Ending, Failure> {
+    let total = about.len();
+    let failures = about.into_iter().filter_map(|it| it.result.err());
+    let failures: Vec<Failure> = failures.map(Failure::from).collect();
     if let (1, [only]) = (total, failures.as_slice()) {
         return Err(only.clone());
     }
@@ -158,68 +162,49 @@ fn end(total: usize, failures: Vec<Failure>) -> Result<Ending, Failure> {
     Ok(Ending::of_many(total, &failures))
 }
 
-/// A topic that was made.
-#[derive(Serialize)]
-struct Created {
-    name: String,
-    id: Option<String>,
-    partitions: i32,
-    replication_factor: i16,
-    created: bool,
-}
-
-impl Listed for Created {
-    const COLUMNS: &'static [&'static str] = &["NAME", "PARTITIONS", "REPLICATION", "CREATED"];
-
-    fn cells(&self) -> Vec<String> {
-        // Brokers older than 2.4 do not say how many.
-        let number = |it: i32| {
-            if it < 0 {
-                "default".into()
-            } else {
-                it.to_string()
-            }
-        };
-        vec![
-            self.name.clone(),
-            number(self.partitions),
-            number(self.replication_factor.into()),
-            if self.created { "yes" } else { "no" }.into(),
-        ]
+/// Counts an error that is none to who asked for this as done.
+fn forgive(about: &mut [About<String, ()>], code: ErrorCode) {
+    for it in about {
+        if it
+            .result
+            .as_ref()
+            .is_err_and(|error| error.code() == Some(code))
+        {
+            it.result = Ok(());
+        }
     }
 }
 
 impl Create {
     async fn run(&self) -> Result<Ending, Failure> {
-        let admin = Admin::new(&self.target)?;
-        let (mut rows, mut failures, mut total) = (Vec::new(), Vec::new(), 0);
-        for name in self.names.all() {
-            total += 1;
-            let topic = NewTopic {
-                name: name.clone(),
-                partitions: self.partitions.unwrap_or(-1),
-                replication_factor: self.replication_factor.unwrap_or(-1),
-                configs: self.configs.clone(),
-            };
-            match admin.create_topic(&topic, self.dry_run).await {
-                Ok(made) => rows.push(Created {
-                    name: topic.name,
-                    id: (!made.topic_id.is_nil()).then(|| made.topic_id.to_string()),
-                    partitions: made.num_partitions,
-                    replication_factor: made.replication_factor,
-                    created: !self.dry_run,
-                }),
-                Err(error)
-                    if self.if_not_exists
-                        && error.code() == Some(ErrorCode::TopicAlreadyExists) => {}
-                Err(error) => failures.push(error.into()),
-            }
+        let admin = connect::admin(&self.target)?;
+        let topic = |name: &str| NewTopic {
+            replication_factor: self.replication_factor.unwrap_or(-1),
+            configs: self.configs.clone(),
+            ..NewTopic::new(name, self.partitions.unwrap_or(-1))
+        };
+        let topics = self.names.all().into_iter().map(topic).collect();
+        let mut about = admin.create_topics(topics, self.dry_run).await?;
+        if self.if_not_exists {
+            forgive(&mut about, ErrorCode::TopicAlreadyExists);
         }
-        if !rows.is_empty() || self.output != Format::Table {
-            let mut out = std::io::stdout();
-            written(output::list(&mut out, self.output, &rows))?;
+        if !self.dry_run {
+            self.show(&admin, &about).await?;
         }
-        end(total, failures)
+        end(about)
+    }
+
+    /// The topics as they are now: what was left to the broker is worth knowing.
+    async fn show(&self, admin: &Admin, about: &[About<String, ()>]) -> Result<(), Failure> {
+        let there = about.iter().filter(|it| it.result.is_ok());
+        let there: Vec<&str> = there.map(|it| it.key.as_str()).collect();
+        if there.is_empty() {
+            return Ok(());
+        }
+        let described = admin.describe_topics(&there).await?;
+        let topics = described.iter().filter_map(|it| it.result.as_ref().ok());
+        let rows: Vec<Summary> = topics.map(|topic| Summary::of(topic)).collect();
+        written(output::list(&mut std::io::stdout(), self.output, &rows))
     }
 }
 
@@ -247,27 +232,28 @@ impl Listed for Summary {
     }
 }
 
-fn replication_factor(topic: &Topic) -> usize {
-    let replicas = topic.partitions.iter().map(|it| it.replicas.len());
-    replicas.max().unwrap_or(0)
+impl Summary {
+    fn of(topic: &Topic) -> Self {
+        let replicas = topic.partitions.iter().map(|it| it.replicas.len());
+        Self {
+            name: topic.name.to_string(),
+            id: topic.id.map(|id| id.to_string()),
+            partitions: topic.partitions.len(),
+            replication_factor: replicas.max().unwrap_or(0),
+            internal: topic.is_internal,
+            error: topic.error.map(code_name),
+        }
+    }
 }
 
 impl List {
     async fn run(&self) -> Result<Ending, Failure> {
-        let metadata = Admin::new(&self.target)?.metadata().await?;
-        let mut rows: Vec<Summary> = metadata
-            .topics
-            .values()
-            .filter(|topic| self.internal || !topic.is_internal)
-            .map(|topic| Summary {
-                name: topic.name.to_string(),
-                id: topic.id.map(|id| id.to_string()),
-                partitions: topic.partitions.len(),
-                replication_factor: replication_factor(topic),
-                internal: topic.is_internal,
-                error: topic.error.map(code_name),
-            })
-            .collect();
+        let admin = connect::admin(&self.target)?;
+        admin.cluster().track_all(true);
+        let metadata = admin.cluster().refresh().await?;
+        let topics = metadata.topics.values();
+        let wanted = topics.filter(|topic| self.internal || !topic.is_internal);
+        let mut rows: Vec<Summary> = wanted.map(|topic| Summary::of(topic)).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         written(output::list(&mut std::io::stdout(), self.output, &rows))?;
         Ok(Ending::Done)
@@ -333,19 +319,18 @@ impl Listed for DescribedPartition {
 
 impl Describe {
     async fn run(&self) -> Result<Ending, Failure> {
-        let admin = Admin::new(&self.target)?;
-        let metadata = admin.metadata().await?;
-        let (mut topics, mut failures, mut total) = (Vec::new(), Vec::new(), 0);
-        for name in self.names.all() {
-            total += 1;
-            let described = match metadata.topics.get(name.as_str()) {
-                Some(topic) => describe(&admin, topic).await,
-                None => Err(unknown(name)),
+        let admin = connect::admin(&self.target)?;
+        let mut topics = Vec::new();
+        let mut about = Vec::new();
+        for topic in admin.describe_topics(&self.names.all()).await? {
+            let described = match topic.result {
+                Ok(it) => describe(&admin, &it).await,
+                Err(error) => Err(error),
             };
-            match described {
-                Ok(topic) => topics.push(topic),
-                Err(error) => failures.push(error.into()),
-            }
+            about.push(About {
+                key: topic.key,
+                result: described.map(|it| topics.push(it)),
+            });
         }
         let mut out = std::io::stdout().lock();
         written(match self.output {
@@ -355,49 +340,57 @@ impl Describe {
                 .iter()
                 .try_for_each(|it| output::json_line(&mut out, it)),
         })?;
-        end(total, failures)
+        end(about)
     }
-}
-
-fn unknown(name: &str) -> Error {
-    let code = ErrorCode::UnknownTopicOrPartition;
-    Error::Broker(client::BrokerError {
-        code,
-        message: None,
-        about: Some(format!("topic {name}")),
-    })
 }
 
 async fn describe(admin: &Admin, topic: &Topic) -> Result<Described, Error> {
-    if let Some(code) = topic.error {
-        Error::check(code.code(), None, format!("topic {}", topic.name))?;
-    }
-    let earliest = admin.offsets(topic, EARLIEST).await?;
-    let latest = admin.offsets(topic, LATEST).await?;
-    let configs = admin
-        .configs(&Resource::Topic(topic.name.to_string()))
-        .await?;
-    let partition = |it: &Partition| DescribedPartition {
+    let earliest = offsets(admin, topic, OffsetSpec::Earliest).await?;
+    let latest = offsets(admin, topic, OffsetSpec::Latest).await?;
+    let resource = ConfigResource::topic(&topic.name);
+    let mut configs = admin.describe_config(&resource).await?;
+    configs.retain(is_set);
+    configs.sort_by(|a, b| a.name.cmp(&b.name));
+    let offsets = earliest.into_iter().zip(latest);
+    let partition = |(it, (earliest, latest)): (&Partition, _)| DescribedPartition {
         partition: it.index,
         leader: it.leader,
         leader_epoch: it.leader_epoch,
         replicas: it.replicas.clone(),
         in_sync: it.in_sync.clone(),
         offline: it.offline.clone(),
-        earliest: earliest.get(&it.index).copied(),
-        latest: latest.get(&it.index).copied(),
+        earliest,
+        latest,
     };
     Ok(Described {
         name: topic.name.to_string(),
         id: topic.id.map(|id| id.to_string()),
         internal: topic.is_internal,
-        partitions: topic.partitions.iter().map(partition).collect(),
-        configs: configs
+        partitions: topic
+            .partitions
             .iter()
-            .filter(|it| is_set(it))
-            .map(Setting::from)
+            .zip(offsets)
+            .map(partition)
             .collect(),
+        configs: configs.iter().map(Setting::from).collect(),
     })
+}
+
+/// By partition; none where nobody says.
+async fn offsets(
+    admin: &Admin,
+    topic: &Topic,
+    spec: OffsetSpec,
+) -> Result<Vec<Option<i64>>, Error> {
+    // A partition without a leader has nobody to ask, and would keep all others waiting.
+    let led = topic.partitions.iter().filter(|it| it.leader.is_some());
+    let wanted = led.map(|it| ((topic.name.to_string(), it.index), spec));
+    let found = admin.list_offsets(wanted.collect()).await?;
+    let of = |index: i32| {
+        let found = found.iter().find(|it| it.key.1 == index)?;
+        found.result.as_ref().ok().map(|it| it.offset)
+    };
+    Ok(topic.partitions.iter().map(|it| of(it.index)).collect())
 }
 
 impl Described {
@@ -414,12 +407,10 @@ impl Described {
 
 impl Alter {
     async fn run(&self) -> Result<Ending, Failure> {
-        let set = self.configs.iter().map(|(name, value)| {
-            let change = Change::Set(value.clone());
-            (name.clone(), change)
-        });
-        let unset = self.unset.iter().map(|name| (name.clone(), Change::Delete));
-        let changes: Vec<(String, Change)> = set.chain(unset).collect();
+        let set = self.configs.iter();
+        let set = set.map(|(name, value)| (name.clone(), Some(value.clone())));
+        let unset = self.unset.iter().map(|name| (name.clone(), None));
+        let changes: Vec<(String, Option<String>)> = set.chain(unset).collect();
         if changes.is_empty() && self.partitions.is_none() {
             return Err(Failure::new(
                 Ending::Usage,
@@ -427,15 +418,13 @@ impl Alter {
                 "Give --partitions, --config or --unset.",
             ));
         }
-        let admin = Admin::new(&self.target)?;
-        let (mut failures, mut total) = (Vec::new(), 0);
+        let admin = connect::admin(&self.target)?;
+        let mut about = Vec::new();
         for name in self.names.all() {
-            total += 1;
-            if let Err(error) = self.alter(&admin, name, &changes).await {
-                failures.push(error.into());
-            }
+            let result = self.alter(&admin, name, &changes).await;
+            about.push(About { key: name, result });
         }
-        end(total, failures)
+        end(about)
     }
 
     /// Configs first: they can be set back, partitions stay.
@@ -443,16 +432,15 @@ impl Alter {
         &self,
         admin: &Admin,
         name: &str,
-        changes: &[(String, Change)],
+        changes: &[(String, Option<String>)],
     ) -> Result<(), Error> {
         if !changes.is_empty() {
-            let resource = Resource::Topic(name.to_owned());
-            admin
-                .alter_configs(&resource, changes, self.dry_run)
-                .await?;
+            let resource = ConfigResource::topic(name);
+            let changes = changes.to_vec();
+            admin.alter_config(&resource, changes, self.dry_run).await?;
         }
         match self.partitions {
-            Some(partitions) => admin.grow_topic(name, partitions, self.dry_run).await,
+            Some(count) => admin.create_partitions(name, count, self.dry_run).await,
             None => Ok(()),
         }
     }
@@ -460,18 +448,11 @@ impl Alter {
 
 impl Delete {
     async fn run(&self) -> Result<Ending, Failure> {
-        let admin = Admin::new(&self.target)?;
-        let (mut failures, mut total) = (Vec::new(), 0);
-        for name in self.names.all() {
-            total += 1;
-            match admin.delete_topic(name).await {
-                Ok(()) => {}
-                Err(error)
-                    if self.if_exists
-                        && error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {}
-                Err(error) => failures.push(error.into()),
-            }
+        let admin = connect::admin(&self.target)?;
+        let mut about = admin.delete_topics(&self.names.all()).await?;
+        if self.if_exists {
+            forgive(&mut about, ErrorCode::UnknownTopicOrPartition);
         }
-        end(total, failures)
+        end(about)
     }
 }

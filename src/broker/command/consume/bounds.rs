@@ -161,7 +161,11 @@ mod tests {
         at_until: Some(40),
     };
 
-    fn range(given: &[&str], to: Option<i64>, exit_at_end: bool) -> Result<(i64, Option<i64>), String> {
+    fn range(
+        given: &[&str],
+        to: Option<i64>,
+        exit_at_end: bool,
+    ) -> Result<(i64, Option<i64>), String> {
         let bounds: Result<Vec<Bound>, String> = given.iter().map(|text| parse(text)).collect();
         let range = Bounds::new(&bounds?, to, exit_at_end)?.range(&KNOWN)?;
         Ok((range.from, range.to))
@@ -199,9 +203,19 @@ mod tests {
             at_until: None,
             ..KNOWN
         };
-        let bounds = Bounds::new(&[Bound::Start(Start::Time(1)), Bound::Until(2)], None, false);
+        let bounds = Bounds::new(
+            &[Bound::Start(Start::Time(1)), Bound::Until(2)],
+            None,
+            false,
+        );
         let range = bounds.and_then(|it| it.range(&known)).expect("a range");
-        assert_eq!(range, Range { from: 50, to: Some(50) });
+        assert_eq!(
+            range,
+            Range {
+                from: 50,
+                to: Some(50)
+            }
+        );
         assert!(range.is_done(50) && !range.is_done(49));
     }
 

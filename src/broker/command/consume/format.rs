@@ -3,7 +3,10 @@
 
 use std::io::{self, Write};
 
+use bytes::Bytes;
+
 use super::Received;
+use crate::command::lines::unescape;
 
 /// A format, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,26 +100,27 @@ impl Format {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: &mut impl Write, record: &Received<'_>, null: &str) -> io::Result<()> {
-        let or_null = |bytes: &Option<bytes::Bytes>| match bytes {
+        let or_null = |bytes: &Option<Bytes>| match bytes {
             Some(bytes) => bytes.to_vec(),
             None => null.as_bytes().to_vec(),
         };
-        let length = |bytes: &Option<bytes::Bytes>| match bytes {
+        let length = |bytes: &Option<Bytes>| match bytes {
             Some(bytes) => i32::try_from(bytes.len()).unwrap_or(i32::MAX),
             None => -1,
         };
+        let (key, value) = (&record.record.key, &record.record.value);
         for part in &self.0 {
             match part {
                 Part::Text(text) => out.write_all(text)?,
-                Part::Value => out.write_all(&or_null(record.value))?,
-                Part::ValueLength => write!(out, "{}", length(record.value))?,
-                Part::ValueLengthBytes => out.write_all(&length(record.value).to_be_bytes())?,
-                Part::Key => out.write_all(&or_null(record.key))?,
-                Part::KeyLength => write!(out, "{}", length(record.key))?,
+                Part::Value => out.write_all(&or_null(value))?,
+                Part::ValueLength => write!(out, "{}", length(value))?,
+                Part::ValueLengthBytes => out.write_all(&length(value).to_be_bytes())?,
+                Part::Key => out.write_all(&or_null(key))?,
+                Part::KeyLength => write!(out, "{}", length(key))?,
                 Part::Topic => out.write_all(record.topic.as_bytes())?,
                 Part::Partition => write!(out, "{}", record.partition)?,
-                Part::Offset => write!(out, "{}", record.offset)?,
-                Part::Timestamp => write!(out, "{}", record.timestamp)?,
+                Part::Offset => write!(out, "{}", record.record.offset)?,
+                Part::Timestamp => write!(out, "{}", record.record.timestamp)?,
                 Part::Headers => write_headers(out, record, null)?,
             }
         }
@@ -125,20 +129,20 @@ impl Format {
 }
 
 fn write_headers(out: &mut impl Write, record: &Received<'_>, null: &str) -> io::Result<()> {
-    for (number, (key, value)) in record.headers.iter().enumerate() {
+    for (number, header) in record.record.headers.iter().enumerate() {
         if number > 0 {
             out.write_all(b",")?;
         }
-        out.write_all(key)?;
+        out.write_all(&header.key)?;
         out.write_all(b"=")?;
-        out.write_all(value.as_deref().unwrap_or(null.as_bytes()))?;
+        out.write_all(header.value.as_deref().unwrap_or(null.as_bytes()))?;
     }
     Ok(())
 }
 
 fn push_text(parts: &mut Vec<Part>, literal: &mut String) -> Result<(), String> {
     if !literal.is_empty() {
-        let text = super::super::lines::unescape(literal)?;
+        let text = unescape(literal)?;
         parts.push(Part::Text(text));
         literal.clear();
     }
@@ -148,25 +152,32 @@ fn push_text(parts: &mut Vec<Part>, literal: &mut String) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
+    use client::consumer::ConsumerRecord;
+    use wire::records::Header;
 
     fn printed(format: &str) -> Vec<u8> {
-        let headers = [
-            (Bytes::from("a"), Some(Bytes::from("1"))),
-            (Bytes::from("b"), None),
-        ];
+        let header = |key: &'static str, value: Option<&'static str>| Header {
+            key: Bytes::from(key),
+            value: value.map(Bytes::from),
+        };
+        let record = ConsumerRecord {
+            offset: 42,
+            timestamp: 1_000,
+            leader_epoch: None,
+            key: None,
+            value: Some(Bytes::from("value")),
+            headers: vec![header("a", Some("1")), header("b", None)],
+        };
         let record = Received {
             topic: "orders",
             partition: 3,
-            offset: 42,
-            timestamp: 1_000,
-            key: &None,
-            value: &Some(Bytes::from("value")),
-            headers: &headers,
+            record: &record,
         };
         let mut out = Vec::new();
         let format = Format::parse(format).expect("a format");
-        format.write(&mut out, &record, "NULL").expect("memory takes it");
+        format
+            .write(&mut out, &record, "NULL")
+            .expect("memory takes it");
         out
     }
 

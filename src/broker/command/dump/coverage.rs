@@ -23,6 +23,13 @@ impl Coverage {
         self.ranges.entry(segment).or_default().push(range);
     }
 
+    /// The segments of a partition of which there is anything, in order.
+    pub fn segments(&self, partition: PartitionId) -> impl Iterator<Item = Offset> {
+        let from = (partition, Offset(i64::MIN));
+        let to = (partition, Offset(i64::MAX));
+        self.ranges.range(from..=to).map(|((_, base), _)| *base)
+    }
+
     /// Where what is covered ends.
     pub fn end(&self, segment: SegmentId) -> Option<u64> {
         let ranges = self.ranges.get(&segment)?;

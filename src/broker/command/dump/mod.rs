@@ -4,12 +4,12 @@
 mod coverage;
 mod files;
 mod index;
+mod partition;
 mod row;
 mod segment;
 mod small;
 mod wal;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -22,9 +22,8 @@ use self::row::Rows;
 use self::segment::Walked;
 use super::exit::{Ending, Failure, written};
 use super::output::{Format, complain};
-use crate::storage::checkpoint::Checkpoint;
 use crate::storage::frame::WalId;
-use crate::storage::place::{self, CHECKPOINT, DELETED, METADATA, OLD};
+use crate::storage::place::{self, DELETED, METADATA, OLD};
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -147,7 +146,7 @@ fn dump_path(path: &Path, wal_id: Option<WalId>, rows: &mut Rows) -> Result<(), 
         What::DataDirectory => return Ok(data_directory(path, rows)?),
         What::Partition => {
             cover_from(path, &mut coverage)?;
-            return Ok(partition(path, &coverage, rows)?);
+            return Ok(partition::dump(path, &coverage, rows)?);
         }
         What::Wal(wal) => return Ok(wal::dump(path, wal, &mut coverage, rows)?),
         _ => rows.files += 1,
@@ -236,71 +235,8 @@ fn data_directory(path: &Path, rows: &mut Rows) -> io::Result<()> {
     for path in paths(&logs)?.iter().filter(|path| path.is_dir()) {
         match files::name_of(path).ends_with(DELETED) {
             true => rows.note(path, None, "a deleted partition")?,
-            false => partition(path, &coverage, rows)?,
+            false => partition::dump(path, &coverage, rows)?,
         }
     }
     Ok(())
-}
-
-fn partition(directory: &Path, coverage: &Coverage, rows: &mut Rows) -> io::Result<()> {
-    let metadata = directory.join(METADATA);
-    rows.files += 1;
-    let metadata = small::dump_metadata(&metadata, rows)?;
-    let id = metadata.map(|metadata| metadata.id);
-    let checkpoint = directory.join(CHECKPOINT);
-    let checkpoint = match checkpoint.exists() {
-        true => {
-            rows.files += 1;
-            small::dump_checkpoint(&checkpoint, rows)?
-        }
-        false => None,
-    };
-    let mut segments: BTreeMap<Offset, Walked> = BTreeMap::new();
-    let paths = files::sorted(directory)?;
-    for path in &paths {
-        if let Ok(Some(What::Segment(base))) = files::what(path) {
-            rows.files += 1;
-            let whose = id.map(|id| (id, base));
-            let walked = segment::dump(path, base, whose, coverage, rows)?;
-            if let Some(checkpoint) = checkpoint.as_ref().filter(|it| it.segment == base) {
-                check_length(path, &walked, checkpoint, whose, coverage, rows)?;
-            }
-            segments.insert(base, walked);
-        }
-    }
-    for path in &paths {
-        match files::what(path) {
-            Ok(Some(What::OffsetIndex(base))) => {
-                rows.files += 1;
-                index::dump_offsets(path, base, segments.get(&base), rows)?;
-            }
-            Ok(Some(What::TimeIndex(base))) => {
-                rows.files += 1;
-                index::dump_times(path, base, segments.get(&base), rows)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// A segment only grows after a checkpoint.
-fn check_length(
-    path: &Path,
-    walked: &Walked,
-    checkpoint: &Checkpoint,
-    whose: Option<coverage::SegmentId>,
-    coverage: &Coverage,
-    rows: &mut Rows,
-) -> io::Result<()> {
-    let missing = walked.sound_end..u64::from(checkpoint.position);
-    let elsewhere = whose.is_some_and(|whose| coverage.holds(whose, &missing));
-    if missing.is_empty() || elsewhere {
-        return Ok(());
-    }
-    let what = format!(
-        "the checkpoint says {} bytes and log end {}",
-        checkpoint.position, checkpoint.log_end.0
-    );
-    rows.fault(path, Some(missing.start), what)
 }

@@ -33,6 +33,8 @@ pub struct Walked {
     problems: Vec<Problem>,
     /// Offsets that no batch has, between batches.
     gaps: Vec<(u64, Range<i64>)>,
+    /// The batch before is damaged: that its offsets are missing goes without saying.
+    after_damage: bool,
 }
 
 /// Bytes that are not what they should be.
@@ -80,10 +82,11 @@ pub fn walk(
                 seen(at, &header, &batch, wrong.is_none())?;
                 match wrong {
                     None => walked.accept(at, &header),
-                    Some(what) => walked.problems.push(Problem {
-                        bytes: at..end,
-                        what,
-                    }),
+                    Some(what) => {
+                        let bytes = at..end;
+                        walked.problems.push(Problem { bytes, what });
+                        walked.after_damage = true;
+                    }
                 }
                 at = end;
             }
@@ -101,7 +104,8 @@ impl Walked {
     }
 
     fn accept(&mut self, at: u64, header: &BatchHeader) {
-        if header.base_offset.0 > self.end_offset {
+        let damaged = std::mem::take(&mut self.after_damage);
+        if header.base_offset.0 > self.end_offset && !damaged {
             let missing = self.end_offset..header.base_offset.0;
             self.gaps.push((at, missing));
         }
