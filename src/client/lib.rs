@@ -8,5 +8,7 @@ mod connection;
 
 mod calls;
 
+pub mod consumer;
+
 pub use calls::{Acks, FetchedBatch, Producer};
 pub use connection::{Connection, Error};
