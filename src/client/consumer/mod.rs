@@ -2,7 +2,13 @@
 //! them on tokio. Knows nothing of the broker's insides.
 
 mod assignors;
+mod fetch;
+mod membership;
 mod partition;
+mod record;
+mod subscription;
 
 pub use assignors::Assignor;
 pub use partition::TopicPartition;
+pub use record::{ConsumerRecord, ConsumerRecords, PartitionRecords};
+pub use subscription::OffsetReset;
