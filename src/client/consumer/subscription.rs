@@ -380,7 +380,10 @@ impl Assignment {
         let Some(state) = self.in_phase(partition, Phase::Fetching) else {
             return Ok(());
         };
-        if state.position.is_none_or(|position| position.offset != offset) {
+        if state
+            .position
+            .is_none_or(|position| position.offset != offset)
+        {
             return Ok(());
         }
         match reset {
@@ -467,8 +470,15 @@ mod tests {
         let mut assignment = Assignment::new(OffsetReset::None, true);
         assignment.set([at(0)]);
         assignment.ask(Instant::now());
-        assert_eq!(assignment.committed(&at(0), None), Err(Lost::NoOffset(at(0))));
-        assert_eq!(assignment.ask(Instant::now()), [], "nothing can be looked up");
+        assert_eq!(
+            assignment.committed(&at(0), None),
+            Err(Lost::NoOffset(at(0)))
+        );
+        assert_eq!(
+            assignment.ask(Instant::now()),
+            [],
+            "nothing can be looked up"
+        );
         assert!(assignment.seek(&at(0), 5, None));
         assert!(assignment.fetchable(&at(0)).is_some());
     }
@@ -483,7 +493,11 @@ mod tests {
         assert_eq!(assignment.position(&at(0)).map(|it| it.offset), Some(5));
         assignment.seek_to(&at(0), OffsetReset::Earliest);
         assignment.found_end(&at(0), OffsetReset::Latest, 100, None);
-        assert_eq!(assignment.position(&at(0)), None, "the other end was asked for");
+        assert_eq!(
+            assignment.position(&at(0)),
+            None,
+            "the other end was asked for"
+        );
     }
 
     #[test]
@@ -505,10 +519,16 @@ mod tests {
         assignment.leader_seen(&at(0), 3);
         assert!(assignment.fetchable(&at(0)).is_some(), "the same leader");
         assignment.leader_seen(&at(0), 4);
-        assert!(assignment.fetchable(&at(0)).is_none(), "not before it is validated");
+        assert!(
+            assignment.fetchable(&at(0)).is_none(),
+            "not before it is validated"
+        );
         assert_eq!(assignment.ask(Instant::now()), [(at(0), Phase::Validation)]);
         let asked = assignment.position(&at(0)).expect("known");
-        assert_eq!(assignment.validated(&at(0), asked, 4, Some((3, 60))), Ok(()));
+        assert_eq!(
+            assignment.validated(&at(0), asked, 4, Some((3, 60))),
+            Ok(())
+        );
         assert_eq!(assignment.fetchable(&at(0)).map(|it| it.offset), Some(50));
     }
 
@@ -517,7 +537,10 @@ mod tests {
         let mut assignment = fetching(OffsetReset::Latest, 50, Some(3));
         assignment.leader_seen(&at(0), 4);
         let asked = assignment.position(&at(0)).expect("known");
-        assert_eq!(assignment.validated(&at(0), asked, 4, Some((2, 40))), Ok(()));
+        assert_eq!(
+            assignment.validated(&at(0), asked, 4, Some((2, 40))),
+            Ok(())
+        );
         let position = assignment.fetchable(&at(0)).expect("goes on");
         assert_eq!((position.offset, position.epoch), (40, Some(2)));
     }
@@ -536,7 +559,10 @@ mod tests {
     fn an_offset_out_of_range_resets_only_if_it_is_still_the_position() {
         let mut assignment = fetching(OffsetReset::Earliest, 50, None);
         assert_eq!(assignment.out_of_range(&at(0), 49), Ok(()));
-        assert!(assignment.fetchable(&at(0)).is_some(), "an old fetch's news");
+        assert!(
+            assignment.fetchable(&at(0)).is_some(),
+            "an old fetch's news"
+        );
         assert_eq!(assignment.out_of_range(&at(0), 50), Ok(()));
         let reset = Phase::Reset(OffsetReset::Earliest);
         assert_eq!(assignment.ask(Instant::now()), [(at(0), reset)]);

@@ -336,9 +336,13 @@ mod tests {
 
     #[test]
     fn a_transaction_that_began_before_the_fetch_is_hidden_too() {
-        let bytes: Bytes = [transactional(20, 7), marker(22, 7, false), transactional(23, 7)]
-            .concat()
-            .into();
+        let bytes: Bytes = [
+            transactional(20, 7),
+            marker(22, 7, false),
+            transactional(23, 7),
+        ]
+        .concat()
+        .into();
         let aborted = vec![Aborted {
             first_offset: 3,
             producer_id: 7,

@@ -90,9 +90,11 @@ impl Fetcher {
         let mut by_node: BTreeMap<i32, BTreeMap<TopicPartition, Wanted>> = BTreeMap::new();
         for partition in assignment.partitions() {
             let is_buffered = self.buffered.iter().any(|it| it.partition == *partition);
-            let (Some(position), Some(leader), false) =
-                (assignment.fetchable(partition), leader(partition), is_buffered)
-            else {
+            let (Some(position), Some(leader), false) = (
+                assignment.fetchable(partition),
+                leader(partition),
+                is_buffered,
+            ) else {
                 continue;
             };
             let wanted = Wanted {
@@ -224,7 +226,10 @@ impl Fetcher {
             let mut records = Vec::new();
             let read = buffered.batches.read(left, &mut records);
             left -= records.len();
-            let (next, epoch) = (buffered.batches.next_offset(), buffered.batches.last_epoch());
+            let (next, epoch) = (
+                buffered.batches.next_offset(),
+                buffered.batches.last_epoch(),
+            );
             assignment.advance(&buffered.partition, next, epoch);
             buffered.offset = next;
             if let Err(damage) = read {

@@ -130,7 +130,12 @@ mod tests {
     fn numbers(said: &Said) -> (i32, i32, Vec<i32>, Vec<i32>) {
         let partitions = said.partitions.iter().map(|(it, _)| it.partition);
         let forgotten = said.forgotten.iter().map(|(it, _)| it.partition);
-        (said.id, said.epoch, partitions.collect(), forgotten.collect())
+        (
+            said.id,
+            said.epoch,
+            partitions.collect(),
+            forgotten.collect(),
+        )
     }
 
     #[test]
@@ -159,7 +164,11 @@ mod tests {
         session.request(wanted(&[(0, 5)]));
         session.failed(ErrorCode::InvalidFetchSessionEpoch);
         let said = session.request(wanted(&[(0, 5)]));
-        assert_eq!(numbers(&said), (78, 0, vec![0], vec![]), "the old one is ended");
+        assert_eq!(
+            numbers(&said),
+            (78, 0, vec![0], vec![]),
+            "the old one is ended"
+        );
     }
 
     #[test]

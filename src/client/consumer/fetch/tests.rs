@@ -61,7 +61,10 @@ fn failed(partition: i32, error: ErrorCode) -> Fetched {
 
 fn planned(requests: &[(i32, Said)]) -> Vec<(i32, Vec<i32>)> {
     let partitions = |said: &Said| said.partitions.iter().map(|(it, _)| it.partition).collect();
-    requests.iter().map(|(node, said)| (*node, partitions(said))).collect()
+    requests
+        .iter()
+        .map(|(node, said)| (*node, partitions(said)))
+        .collect()
 }
 
 fn handed(records: &ConsumerRecords) -> Vec<(i32, usize)> {
@@ -74,12 +77,19 @@ fn each_broker_is_asked_for_what_it_leads_and_one_fetch_is_on_its_way() {
     let (mut fetcher, mut assignment) = reading(4);
     let requests = fetcher.plan(&assignment, leader);
     assert_eq!(planned(&requests), [(0, vec![0, 2]), (1, vec![1, 3])]);
-    assert!(fetcher.plan(&assignment, leader).is_empty(), "both are on their way");
+    assert!(
+        fetcher.plan(&assignment, leader).is_empty(),
+        "both are on their way"
+    );
     fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
     let requests = fetcher.plan(&assignment, leader);
     assert_eq!(requests.len(), 1, "broker 1 has not answered");
     let forgotten = &requests[0].1.forgotten;
-    assert_eq!(forgotten[..], [(at(0), None)], "it is buffered: not to be sent again");
+    assert_eq!(
+        forgotten[..],
+        [(at(0), None)],
+        "it is buffered: not to be sent again"
+    );
 }
 
 #[test]
@@ -127,9 +137,17 @@ fn a_paused_partition_keeps_what_is_buffered_and_hands_it_out_when_resumed() {
     fetcher.plan(&assignment, leader);
     fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
     assignment.pause(&at(0), true);
-    assert!(fetcher.collect(100, &mut assignment).expect("sound").is_empty());
+    assert!(
+        fetcher
+            .collect(100, &mut assignment)
+            .expect("sound")
+            .is_empty()
+    );
     assignment.pause(&at(0), false);
-    assert!(fetcher.plan(&assignment, leader).is_empty(), "it is still there");
+    assert!(
+        fetcher.plan(&assignment, leader).is_empty(),
+        "it is still there"
+    );
     let records = fetcher.collect(100, &mut assignment).expect("sound");
     assert_eq!(handed(&records), [(0, 10)]);
 }
@@ -140,7 +158,12 @@ fn a_revoked_partition_s_buffer_is_thrown_away() {
     fetcher.plan(&assignment, leader);
     fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
     assignment.set([]);
-    assert!(fetcher.collect(100, &mut assignment).expect("sound").is_empty());
+    assert!(
+        fetcher
+            .collect(100, &mut assignment)
+            .expect("sound")
+            .is_empty()
+    );
     assignment.set([at(0)]);
     assignment.seek(&at(0), 0, None);
     assert_eq!(fetcher.plan(&assignment, leader).len(), 1, "fetched anew");

@@ -53,6 +53,7 @@ impl Membership {
         match answer {
             Ok(joined) => {
                 self.succeeded();
+                self.heartbeat = None;
                 self.heard = now;
                 self.next_heartbeat = now + self.config.heartbeat_interval;
                 self.member_id = joined.member_id.clone();

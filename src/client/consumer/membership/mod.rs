@@ -319,9 +319,9 @@ impl Membership {
 
     /// Does what the state and the clock ask for.
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        let alive = self.polled.is_some_and(|at| {
-            now.saturating_duration_since(at) < self.config.max_poll_interval
-        });
+        let alive = self
+            .polled
+            .is_some_and(|at| now.saturating_duration_since(at) < self.config.max_poll_interval);
         if self.is_in_group() && !alive {
             self.leave("max.poll.interval.ms passed without a poll", effects);
         }
