@@ -9,6 +9,8 @@ mod error;
 pub mod cluster;
 pub mod consumer;
 pub mod direct;
+pub mod properties;
 
 pub use cluster::{Cluster, ClusterConfig, Route};
 pub use error::{BrokerError, Error, code_name};
+pub use properties::{AdminConfig, ConsumerConfig, ProducerConfig, Properties};
