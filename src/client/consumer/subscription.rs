@@ -7,18 +7,7 @@ use std::time::Instant;
 use wire::ErrorCode;
 
 use super::partition::TopicPartition;
-
-/// Where to begin when there is no committed offset, or it is out of range (`auto.offset.reset`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OffsetReset {
-    /// At the oldest record.
-    Earliest,
-    /// At the end: only what is produced from now on.
-    #[default]
-    Latest,
-    /// Nowhere: poll returns an error.
-    None,
-}
+use crate::properties::AutoOffsetReset as OffsetReset;
 
 /// The next offset to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,11 +203,12 @@ impl Assignment {
         asked
     }
 
-    /// A look-up of that phase failed, or could not be sent: it is tried again later.
-    pub(super) fn retry(&mut self, partition: &TopicPartition, phase: Phase, at: Instant) {
+    /// A look-up of that phase failed, or could not be sent: it is tried again at that moment, or when
+    /// something else happens.
+    pub(super) fn retry(&mut self, partition: &TopicPartition, phase: Phase, at: Option<Instant>) {
         if let Some(state) = self.in_phase(partition, phase) {
             state.asked = false;
-            state.not_before = Some(at);
+            state.not_before = at;
         }
     }
 
@@ -247,7 +237,7 @@ impl Assignment {
                 state.enter(Phase::Reset(reset));
                 match reset {
                     OffsetReset::None => Err(Lost::NoOffset(partition.clone())),
-                    OffsetReset::Earliest | OffsetReset::Latest => Ok(()),
+                    _ => Ok(()),
                 }
             }
         }
@@ -388,7 +378,7 @@ impl Assignment {
         }
         match reset {
             OffsetReset::None => Err(Lost::OutOfRange(partition.clone(), offset)),
-            OffsetReset::Earliest | OffsetReset::Latest => {
+            _ => {
                 state.enter(Phase::Reset(reset));
                 Ok(())
             }

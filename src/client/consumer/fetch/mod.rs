@@ -7,6 +7,7 @@ mod session;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use bytes::Bytes;
 use wire::ErrorCode;
@@ -52,6 +53,8 @@ pub(super) enum Fault {
 struct Node {
     session: FetchSession,
     in_flight: bool,
+    /// It is in trouble: not to be asked before then.
+    not_before: Option<Instant>,
 }
 
 struct Buffered {
@@ -85,6 +88,7 @@ impl Fetcher {
     pub(super) fn plan(
         &mut self,
         assignment: &Assignment,
+        now: Instant,
         leader: impl Fn(&TopicPartition) -> Option<Leader>,
     ) -> Vec<(i32, Said)> {
         let mut by_node: BTreeMap<i32, BTreeMap<TopicPartition, Wanted>> = BTreeMap::new();
@@ -109,7 +113,8 @@ impl Fetcher {
         let mut requests = Vec::new();
         for (id, wanted) in by_node {
             let node = self.nodes.entry(id).or_default();
-            if !std::mem::replace(&mut node.in_flight, true) {
+            let is_paused = node.not_before.is_some_and(|at| at > now);
+            if !is_paused && !std::mem::replace(&mut node.in_flight, true) {
                 requests.push((id, node.session.request(wanted)));
             }
         }
@@ -119,6 +124,17 @@ impl Fetcher {
     /// The session with a broker, to read its answer by.
     pub(super) fn session(&self, node: i32) -> Option<&FetchSession> {
         self.nodes.get(&node).map(|node| &node.session)
+    }
+
+    /// Does not ask a broker before `until`.
+    pub(super) fn pause(&mut self, node: i32, until: Instant) {
+        self.nodes.entry(node).or_default().not_before = Some(until);
+    }
+
+    /// When a broker that is not asked may be asked again.
+    pub(super) fn next_retry(&self, now: Instant) -> Option<Instant> {
+        let paused = self.nodes.values().filter_map(|node| node.not_before);
+        paused.filter(|at| *at > now).min()
     }
 
     /// A fetch failed as a whole.

@@ -2,7 +2,7 @@
 //! a connection.
 
 use super::*;
-use crate::consumer::subscription::OffsetReset;
+use crate::properties::AutoOffsetReset as OffsetReset;
 use wire::Compression;
 use wire::batch;
 use wire::records::BatchBuilder;
@@ -75,14 +75,14 @@ fn handed(records: &ConsumerRecords) -> Vec<(i32, usize)> {
 #[test]
 fn each_broker_is_asked_for_what_it_leads_and_one_fetch_is_on_its_way() {
     let (mut fetcher, mut assignment) = reading(4);
-    let requests = fetcher.plan(&assignment, leader);
+    let requests = fetcher.plan(&assignment, Instant::now(), leader);
     assert_eq!(planned(&requests), [(0, vec![0, 2]), (1, vec![1, 3])]);
     assert!(
-        fetcher.plan(&assignment, leader).is_empty(),
+        fetcher.plan(&assignment, Instant::now(), leader).is_empty(),
         "both are on their way"
     );
     fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
-    let requests = fetcher.plan(&assignment, leader);
+    let requests = fetcher.plan(&assignment, Instant::now(), leader);
     assert_eq!(requests.len(), 1, "broker 1 has not answered");
     let forgotten = &requests[0].1.forgotten;
     assert_eq!(
@@ -95,7 +95,7 @@ fn each_broker_is_asked_for_what_it_leads_and_one_fetch_is_on_its_way() {
 #[test]
 fn partitions_take_turns_in_being_handed_out() {
     let (mut fetcher, mut assignment) = reading(3);
-    fetcher.plan(&assignment, leader);
+    fetcher.plan(&assignment, Instant::now(), leader);
     let both = vec![fetched(0, 0, 10), fetched(2, 0, 10)];
     fetcher.answered(0, 9, both, &mut assignment);
     let mut turns = Vec::new();
@@ -118,23 +118,23 @@ fn partitions_take_turns_in_being_handed_out() {
 #[test]
 fn what_was_fetched_before_a_seek_is_not_handed_out() {
     let (mut fetcher, mut assignment) = reading(1);
-    fetcher.plan(&assignment, leader);
+    fetcher.plan(&assignment, Instant::now(), leader);
     assignment.seek(&at(0), 500, None);
     fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
     assert!(!fetcher.has_records(&assignment));
-    fetcher.plan(&assignment, leader);
+    fetcher.plan(&assignment, Instant::now(), leader);
     fetcher.answered(0, 9, vec![fetched(0, 500, 10)], &mut assignment);
     assignment.seek(&at(0), 3, None);
     let records = fetcher.collect(100, &mut assignment).expect("sound");
     assert!(records.is_empty(), "sought after it was buffered");
-    let requests = fetcher.plan(&assignment, leader);
+    let requests = fetcher.plan(&assignment, Instant::now(), leader);
     assert_eq!(requests[0].1.partitions[0].1.offset, 3);
 }
 
 #[test]
 fn a_paused_partition_keeps_what_is_buffered_and_hands_it_out_when_resumed() {
     let (mut fetcher, mut assignment) = reading(1);
-    fetcher.plan(&assignment, leader);
+    fetcher.plan(&assignment, Instant::now(), leader);
     fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
     assignment.pause(&at(0), true);
     assert!(
@@ -145,7 +145,7 @@ fn a_paused_partition_keeps_what_is_buffered_and_hands_it_out_when_resumed() {
     );
     assignment.pause(&at(0), false);
     assert!(
-        fetcher.plan(&assignment, leader).is_empty(),
+        fetcher.plan(&assignment, Instant::now(), leader).is_empty(),
         "it is still there"
     );
     let records = fetcher.collect(100, &mut assignment).expect("sound");
@@ -155,7 +155,7 @@ fn a_paused_partition_keeps_what_is_buffered_and_hands_it_out_when_resumed() {
 #[test]
 fn a_revoked_partition_s_buffer_is_thrown_away() {
     let (mut fetcher, mut assignment) = reading(1);
-    fetcher.plan(&assignment, leader);
+    fetcher.plan(&assignment, Instant::now(), leader);
     fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
     assignment.set([]);
     assert!(
@@ -166,7 +166,11 @@ fn a_revoked_partition_s_buffer_is_thrown_away() {
     );
     assignment.set([at(0)]);
     assignment.seek(&at(0), 0, None);
-    assert_eq!(fetcher.plan(&assignment, leader).len(), 1, "fetched anew");
+    assert_eq!(
+        fetcher.plan(&assignment, Instant::now(), leader).len(),
+        1,
+        "fetched anew"
+    );
 }
 
 #[test]
@@ -179,13 +183,13 @@ fn errors_of_leadership_ask_for_metadata_and_others_are_the_application_s() {
         ErrorCode::OffsetNotAvailable,
     ] {
         let (mut fetcher, mut assignment) = reading(1);
-        fetcher.plan(&assignment, leader);
+        fetcher.plan(&assignment, Instant::now(), leader);
         let answer = fetcher.answered(0, 9, vec![failed(0, code)], &mut assignment);
         assert_eq!(answer, (true, Vec::new()), "{code:?}");
         assert!(assignment.fetchable(&at(0)).is_some(), "{code:?}");
     }
     let (mut fetcher, mut assignment) = reading(1);
-    fetcher.plan(&assignment, leader);
+    fetcher.plan(&assignment, Instant::now(), leader);
     let code = ErrorCode::TopicAuthorizationFailed;
     let answer = fetcher.answered(0, 9, vec![failed(0, code)], &mut assignment);
     assert_eq!(answer, (false, vec![Fault::Refused(at(0), code)]));
@@ -194,7 +198,7 @@ fn errors_of_leadership_ask_for_metadata_and_others_are_the_application_s() {
 #[test]
 fn an_offset_out_of_range_resets_the_position() {
     let (mut fetcher, mut assignment) = reading(1);
-    fetcher.plan(&assignment, leader);
+    fetcher.plan(&assignment, Instant::now(), leader);
     let answer = vec![failed(0, ErrorCode::OffsetOutOfRange)];
     fetcher.answered(0, 9, answer, &mut assignment);
     assert_eq!(assignment.position(&at(0)), None);
@@ -204,7 +208,7 @@ fn an_offset_out_of_range_resets_the_position() {
 fn damage_is_reported_and_reported_again_and_never_passed_over() {
     let (mut fetcher, mut assignment) = reading(1);
     for _ in 0..2 {
-        fetcher.plan(&assignment, leader);
+        fetcher.plan(&assignment, Instant::now(), leader);
         let mut damaged = fetched(0, 0, 3);
         let mut bytes = damaged.records.to_vec();
         bytes[70] ^= 1;

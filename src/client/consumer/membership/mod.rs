@@ -296,7 +296,8 @@ impl Membership {
         }
         if self.heartbeats() {
             if self.heartbeat.is_none() && self.coordinator().is_some() {
-                due.push(self.next_heartbeat);
+                let not_before = self.not_before.unwrap_or(now);
+                due.push(self.next_heartbeat.max(not_before));
             }
             due.push(self.heard + self.config.session_timeout);
         }
