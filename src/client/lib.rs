@@ -8,6 +8,7 @@ mod error;
 
 pub mod admin;
 pub mod cluster;
+pub mod consumer;
 pub mod direct;
 pub mod producer;
 pub mod properties;
