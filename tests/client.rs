@@ -122,6 +122,14 @@ fn launch(data: &PathBuf, listen: &str) -> Child {
     child
 }
 
+/// Asks until the answer is yes, for 10 s.
+async fn eventually(ask: impl AsyncFn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !ask().await {
+        assert!(Instant::now() < until, "not within 10 s");
+    }
+}
+
 /// All values of a partition, in order, read batch by batch.
 async fn values(bootstrap: &str, topic: &str, partition: i32) -> Vec<(i64, String)> {
     let address = bootstrap.parse().expect("an address");
@@ -197,11 +205,7 @@ async fn acks_1_says_the_offset_and_acks_0_does_not() {
             .await
             .expect("all decided");
     }
-    let until = Instant::now() + Duration::from_secs(10);
-    while values(&broker.bootstrap, &topic, 0).await.len() < 2 {
-        assert!(Instant::now() < until, "acks=0 arrives, too");
-        tokio::task::yield_now().await;
-    }
+    eventually(async || values(&broker.bootstrap, &topic, 0).await.len() == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -322,21 +326,25 @@ async fn topics_are_made_listed_described_grown_configured_and_deleted() {
         .create_partitions(&name, 5, false)
         .await
         .expect("grown");
-    let described = admin.describe_topics(&[&name]).await.expect("asked");
-    let topic = described[0].result.as_ref().expect("described");
-    assert_eq!(topic.partitions.len(), 5);
+    // Kafka answers a change before each broker has heard of it.
+    eventually(async || {
+        let described = admin.describe_topics(&[&name]).await.expect("asked");
+        let topic = described[0].result.as_ref().expect("described");
+        topic.partitions.len() == 5
+    })
+    .await;
     let resource = ConfigResource::topic(&name);
     let set = vec![("retention.ms".to_owned(), Some("1234".to_owned()))];
     admin
         .alter_config(&resource, set, false)
         .await
         .expect("set");
-    let configs = admin.describe_config(&resource).await.expect("described");
-    let retention = configs.iter().find(|entry| entry.name == "retention.ms");
-    assert_eq!(
-        retention.and_then(|entry| entry.value.as_deref()),
-        Some("1234")
-    );
+    eventually(async || {
+        let configs = admin.describe_config(&resource).await.expect("described");
+        let retention = configs.iter().find(|it| it.name == "retention.ms");
+        retention.and_then(|it| it.value.as_deref()) == Some("1234")
+    })
+    .await;
     let wrong = vec![("retention.ms".to_owned(), Some("x".to_owned()))];
     let error = admin
         .alter_config(&resource, wrong, false)
