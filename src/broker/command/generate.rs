@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -42,8 +42,7 @@ pub fn completions(completions: &Completions, mut line: Command) -> Result<Endin
 ///
 /// # Errors
 /// Those of standard output or of the files.
-pub fn man(man: &Man, mut line: Command) -> Result<Ending, Failure> {
-    line.build();
+pub fn man(man: &Man, line: Command) -> Result<Ending, Failure> {
     match &man.directory {
         None => {
             let mut page = Vec::new();
@@ -51,7 +50,8 @@ pub fn man(man: &Man, mut line: Command) -> Result<Ending, Failure> {
             written(rendered.and_then(|()| io::stdout().write_all(&page)))?;
         }
         Some(directory) => {
-            let all = fs::create_dir_all(directory).and_then(|()| pages(&line, "", directory));
+            let made = fs::create_dir_all(directory);
+            let all = made.and_then(|()| clap_mangen::generate_to(line, directory));
             all.map_err(|error| {
                 let what = format!("cannot write to {}: {error}", directory.display());
                 Failure::new(
@@ -63,19 +63,4 @@ pub fn man(man: &Man, mut line: Command) -> Result<Ending, Failure> {
         }
     }
     Ok(Ending::Done)
-}
-
-/// One page for a command, and one for each below it.
-fn pages(command: &Command, parent: &str, directory: &Path) -> io::Result<()> {
-    let name = match parent {
-        "" => command.get_name().to_owned(),
-        parent => format!("{parent}-{}", command.get_name()),
-    };
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone().name(name.clone())).render(&mut page)?;
-    fs::write(directory.join(format!("{name}.1")), page)?;
-    let below = command.get_subcommands();
-    below
-        .filter(|it| it.get_name() != "help")
-        .try_for_each(|it| pages(it, &name, directory))
 }
