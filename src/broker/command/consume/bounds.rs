@@ -10,6 +10,8 @@ pub enum Start {
     Beginning,
     /// Behind the last record.
     End,
+    /// Where a group has committed that it was.
+    Stored,
     /// At this offset.
     At(i64),
     /// So many records before the end.
@@ -41,15 +43,13 @@ pub fn parse(text: &str) -> Result<Bound, String> {
     let start = match text {
         "beginning" | "earliest" | "smallest" => Start::Beginning,
         "end" | "latest" | "largest" => Start::End,
-        "stored" => {
-            return Err("\"stored\" needs a group, which this version does not join".into());
-        }
+        "stored" => Start::Stored,
         text => match text.parse::<i64>() {
             Ok(offset) if offset >= 0 => Start::At(offset),
             Ok(count) => Start::Last(count.saturating_neg()),
             Err(_) => {
                 return Err(format!(
-                    "expected beginning, end, N, -N, s@TIME or e@TIME, got \"{text}\""
+                    "expected beginning, end, stored, N, -N, s@TIME or e@TIME, got \"{text}\""
                 ));
             }
         },
@@ -132,7 +132,8 @@ impl Bounds {
         let (earliest, latest) = (known.earliest, known.latest);
         let from = match self.start.unwrap_or(Start::End) {
             Start::Beginning => earliest,
-            Start::End => latest,
+            // Without a group nothing is stored.
+            Start::End | Start::Stored => latest,
             Start::Last(count) => latest.saturating_sub(count).max(earliest),
             Start::Time(_) => known.at_start.unwrap_or(latest),
             Start::At(offset) if (earliest..=latest).contains(&offset) => offset,
@@ -224,7 +225,6 @@ mod tests {
         assert!(range(&["9"], None, false).is_err(), "trimmed away");
         assert!(range(&["51"], None, false).is_err(), "not written yet");
         assert!(range(&["1", "2"], None, false).is_err(), "two starts");
-        assert!(parse("stored").is_err_and(|error| error.contains("group")));
         assert!(parse("middle").is_err());
     }
 }

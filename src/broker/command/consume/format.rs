@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 
-use super::Received;
+use super::print::Received;
 use crate::command::lines::unescape;
 
 /// A format, read once.
