@@ -8,14 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use client::consumer::TopicPartition;
-use client::direct::{Acks, Connection};
+use client::direct::{Acks, Connection, Error};
 use client::{Cluster, ClusterConfig, Route};
 use wire::Compression;
-use wire::KafkaString;
 use wire::messages::CreatePartitionsRequestData;
 use wire::messages::create_partitions_request::CreatePartitionsTopic;
 use wire::records::BatchBuilder;
+use wire::{ErrorCode, KafkaString};
 
 const START_MAX: Duration = Duration::from_secs(20);
 /// Records in one produced batch.
@@ -192,10 +193,31 @@ impl Topic {
                 );
             }
             let batch = batch.finish().expect("a batch");
+            self.send(&mut connection, partition, batch.clone()).await;
+        }
+    }
+
+    /// Kafka names a topic to clients before its leader is ready: it is asked again, as producers do.
+    async fn send(&self, connection: &mut Connection, partition: i32, batch: Bytes) {
+        const NOT_YET: [ErrorCode; 2] = [
+            ErrorCode::UnknownTopicOrPartition,
+            ErrorCode::NotLeaderOrFollower,
+        ];
+        let begun = Instant::now();
+        loop {
+            let batch = batch.clone();
             let produced = connection
                 .produce(&self.name, partition, Acks::All, batch)
                 .await;
-            produced.expect("acknowledged");
+            let again = match &produced {
+                Err(Error::Broker(code)) => NOT_YET.contains(&ErrorCode::from(*code)),
+                _ => false,
+            };
+            if !again || begun.elapsed() > START_MAX {
+                produced.expect("acknowledged");
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
