@@ -88,10 +88,11 @@ async fn make(
             return Ok(());
         };
         shared.apply(|state, now| state.commit_failed(who.generation, code, now));
+        let owned = shared.state().owns(offsets.keys());
         failures += 1;
         let wait = backoff.after(failures, crate::cluster::backoff::random());
         let again = retry_until.filter(|until| Instant::now() + wait < *until);
-        if again.is_none() || !may_pass(code) {
+        if again.is_none() || !owned || !(may_pass(code) || has_moved_on(shared, &who, code)) {
             return Err(match code {
                 ErrorCode::RebalanceInProgress
                 | ErrorCode::UnknownMemberId
@@ -143,7 +144,19 @@ fn may_pass(code: ErrorCode) -> bool {
             | ErrorCode::RequestTimedOut
             | ErrorCode::NetworkException
             | ErrorCode::UnknownTopicOrPartition
+            // The member is in the rebalance, which goes on by itself.
+            | ErrorCode::RebalanceInProgress
     )
+}
+
+/// Whether this member has got a new generation since the commit was sent: what it still owns it may
+/// commit in that one.
+fn has_moved_on(shared: &Shared, who: &Identity, code: ErrorCode) -> bool {
+    let state = shared.state();
+    let identity = state.identity();
+    code == ErrorCode::IllegalGeneration
+        && state.may_commit()
+        && identity.is_some_and(|now| now.generation > who.generation)
 }
 
 /// The group has moved on without this member: its partitions may be another's.

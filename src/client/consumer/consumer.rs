@@ -180,7 +180,8 @@ impl Consumer {
             self.tell_revoked(&owned, lost).await;
         }
         self.shared
-            .apply(|state, now| state.unsubscribe(reason, now));
+            .apply_and_wait(|state, now| state.unsubscribe(reason, now))
+            .await;
         committed
     }
 
@@ -440,16 +441,7 @@ impl Consumer {
     /// # Errors
     /// When the commit failed, or not all was done within `timeout`.
     pub async fn close(mut self, timeout: Duration) -> Result<(), Error> {
-        let who = self.shared.state().identity();
-        let closing = async {
-            let committed = self.leave("the consumer is closed").await;
-            // The LeaveGroup is on its way on a task of its own: a heartbeat behind it on the same
-            // connection is answered when it is.
-            if let Some(who) = who {
-                let _ = super::calls::group::heartbeat(&self.shared.cluster, &who).await;
-            }
-            committed
-        };
+        let closing = self.leave("the consumer is closed");
         match tokio::time::timeout(timeout, closing).await {
             Ok(closed) => closed,
             Err(_) => Err(Error::Timeout {

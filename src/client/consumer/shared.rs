@@ -64,6 +64,18 @@ impl Shared {
         self.changed.send_replace(());
     }
 
+    /// As [`Shared::apply`], and waits for the calls to be answered.
+    pub(super) async fn apply_and_wait(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State, Instant) -> Vec<Call>,
+    ) {
+        let calls = change(&mut self.state(), Instant::now());
+        self.changed.send_replace(());
+        for call in calls {
+            make(self.clone(), call).await;
+        }
+    }
+
     /// Ticks when the state says so. Never ends.
     pub(super) async fn keep_time(self: Arc<Self>) {
         loop {

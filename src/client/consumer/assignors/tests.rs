@@ -1,5 +1,6 @@
 //! What the assignors promise, over random groups and by cases. Knows nothing of their insides.
 
+use super::protocol::Malformed;
 use super::*;
 
 /// A linear congruential generator: the same groups from the same seed.

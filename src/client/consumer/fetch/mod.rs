@@ -264,12 +264,6 @@ impl Fetcher {
             _ => Ok(collected),
         }
     }
-
-    /// Whether anything could be handed out.
-    pub(super) fn has_records(&self, assignment: &Assignment) -> bool {
-        let mut buffered = self.buffered.iter();
-        buffered.any(|it| assignment.fetchable(&it.partition).is_some())
-    }
 }
 
 fn push(into: &mut ConsumerRecords, partition: &TopicPartition, records: Vec<ConsumerRecord>) {

@@ -236,11 +236,6 @@ impl Membership {
         self.config.instance_id.as_ref()
     }
 
-    /// The assignor that the group chose; before that, the preferred one.
-    pub(super) fn assignor(&self) -> Assignor {
-        Assignor::from_name(&self.protocol).unwrap_or(self.config.assignors[0])
-    }
-
     /// Whether partitions are kept during a rebalance: only if every assignor can (KIP-429).
     pub(super) fn is_cooperative(&self) -> bool {
         self.config.assignors.iter().all(|it| it.is_cooperative())

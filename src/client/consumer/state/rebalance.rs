@@ -96,6 +96,15 @@ impl State {
         self.group.is_some() && (self.wanted.topics().is_none() || is_member)
     }
 
+    /// Whether a commit of these partitions is still this consumer's to make.
+    pub(crate) fn owns<'a>(
+        &self,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+    ) -> bool {
+        let mut partitions = partitions.into_iter();
+        self.wanted.topics().is_none() || partitions.all(|at| self.assignment.contains(at))
+    }
+
     /// What the next step of a rebalance asks of the application. Partitions to be revoked are not
     /// handed out from here on.
     pub(crate) fn next_work(&mut self) -> Option<Work> {
