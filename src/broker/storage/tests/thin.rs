@@ -85,7 +85,7 @@ fn a_read_starts_at_the_batch_that_holds_its_offset_and_keeps_its_bounds() {
             }
         };
         assert_eq!(read(5, 200, len, false), batches[1]);
-        assert_eq!(read(5, 200, len - 1, false), []);
+        assert_eq!(read(5, 200, len - 1, false), Vec::<u8>::new());
         assert_eq!(read(5, 200, 1, true), batches[1]);
         assert_eq!(read(4, 12, 1 << 20, true), batches[1..3].concat());
         assert_eq!(
@@ -94,7 +94,7 @@ fn a_read_starts_at_the_batch_that_holds_its_offset_and_keeps_its_bounds() {
             "half of a batch is not below 11"
         );
         assert_eq!(read(0, 200, 1 << 20, true), batches.concat());
-        assert_eq!(read(200, 200, 1 << 20, true), []);
+        assert_eq!(read(200, 200, 1 << 20, true), Vec::<u8>::new());
         let beyond = log.read(Offset(201), Offset(500), 1, true);
         assert!(matches!(beyond, Err(ReadError::OffsetOutOfRange)));
     });
