@@ -66,6 +66,7 @@ fn plan(settings: &Settings, data_dir: &DataDir, listener: TcpListener) -> Plan 
         limits: Limits {
             frame_bytes_max: network.socket_request_max_bytes,
             request_memory_bytes: network.request_memory_bytes,
+            reply_memory_bytes: network.reply_memory_bytes,
             first_frame_wait: Duration::from_millis(network.first_frame_wait_ms),
             frame_wait: Duration::from_millis(network.frame_wait_ms),
             idle_wait: Duration::from_millis(network.connections_max_idle_ms),

@@ -34,6 +34,8 @@ pub enum Read {
         position: u64,
         /// How many bytes.
         len: usize,
+        /// How many bytes of the log follow them in that file.
+        ahead: u64,
     },
     /// The place must be looked up in files: ask [`Log::read_slow`].
     Lookup,
@@ -199,6 +201,7 @@ impl Log {
             file,
             position: u64::from(start),
             len: (end - start) as usize,
+            ahead: u64::from(in_memory - end),
         })
     }
 
