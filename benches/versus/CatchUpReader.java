@@ -3,6 +3,7 @@
 
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -32,7 +33,7 @@ public final class CatchUpReader {
     }
 
     private static void read(String address, String topic, int partitions, long recordsWanted) {
-        Map<String, Object> settings = new java.util.HashMap<>(CONSUMER);
+        Map<String, Object> settings = new HashMap<>(CONSUMER);
         settings.put("bootstrap.servers", address);
         List<TopicPartition> assignment = new ArrayList<>();
         for (int partition = 0; partition < partitions; partition++) {
@@ -48,7 +49,7 @@ public final class CatchUpReader {
             while (records < recordsWanted) {
                 var polled = consumer.poll(SILENCE_MAX);
                 if (polled.isEmpty()) {
-                    throw new IllegalStateException(topic + " ends at " + records + " of " + recordsWanted + " records");
+                    throw new IllegalStateException(topic + " ends at record " + records + " of " + recordsWanted);
                 }
                 records += polled.count();
                 for (ConsumerRecord<byte[], byte[]> record : polled) {

@@ -10,7 +10,7 @@ from pathlib import Path
 FLUSH_PROBES = 200
 
 
-def describe(directory: Path, root: Path, corelog: str, kafka_version: str) -> dict[str, str]:
+def describe(directory: Path, corelog: str, origin: str, kafka_version: str) -> dict[str, str]:
     return {
         "kernel": f"{platform.system()} {platform.release()}",
         "cpus": f"{os.cpu_count()} x {_cpu_model()}",
@@ -19,8 +19,14 @@ def describe(directory: Path, root: Path, corelog: str, kafka_version: str) -> d
         "flush_ms": f"{_flush_ms(directory):.3f}",
         "java": _first_line(["java", "-version"]),
         "kafka": kafka_version,
-        "corelog": f"{_first_line([corelog, '--version'])} ({_commit(root)})",
+        "corelog": f"{_first_line([corelog, '--version'])} ({origin})",
     }
+
+
+def commit(root: Path) -> str:
+    commit = _first_line(["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"])
+    changed = _first_line(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
+    return f"commit {commit}{', with changes' if changed else ''}"
 
 
 def _cpu_model() -> str:
@@ -50,12 +56,6 @@ def _flush_ms(directory: Path) -> float:
     os.close(descriptor)
     path.unlink()
     return statistics.median(times) * 1e3
-
-
-def _commit(root: Path) -> str:
-    commit = _first_line(["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"])
-    changed = _first_line(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
-    return f"commit {commit}{', with changes' if changed else ''}"
 
 
 def _first_line(command: list[str]) -> str:

@@ -32,7 +32,7 @@ def fetch(pom: Path, directory: Path, version: str) -> Jars:
     """Lets Maven resolve the version and copy what is missing."""
     # Beside each other, two versions would both be on the class path.
     directory = directory / (version or "newest")
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command.append(f"-DoutputDirectory={directory}")
     if version:
         command.append(f"-Dkafka.version={version}")
