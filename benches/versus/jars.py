@@ -32,12 +32,14 @@ def fetch(pom: Path, directory: Path, version: str) -> Jars:
     """Lets Maven resolve the version and copy what is missing."""
     # Beside each other, two versions would both be on the class path.
     directory = directory / (version or "newest")
-    command = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command.append(f"-DoutputDirectory={directory}")
     if version:
         command.append(f"-Dkafka.version={version}")
     print("Maven: resolving Apache Kafka's jars", file=sys.stderr)
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"Maven failed:\n{done.stdout}")
     clients = sorted(directory.glob("kafka-clients-*.jar"))
     if len(clients) != 1:
         raise SystemExit(f"{directory} holds {len(clients)} versions of kafka-clients: remove it and start again")
