@@ -18,6 +18,8 @@ pub struct Broker {
     says: BufReader<ChildStdout>,
     address: SocketAddr,
     data: PathBuf,
+    /// The connection that showed that it answers: the first, so on the first shard.
+    first: Option<Connection>,
 }
 
 impl Broker {
@@ -41,16 +43,18 @@ impl Broker {
             .spawn()
             .expect("the counted broker is built");
         let says = BufReader::new(process.stdout.take().expect("piped"));
-        let broker = Self {
+        let mut broker = Self {
             process,
             says,
             address,
             data,
+            first: None,
         };
         let begun = Instant::now();
-        while Connection::connect(address).await.is_err() {
+        while broker.first.is_none() {
             assert!(begun.elapsed() < START_MAX, "the broker does not answer");
             tokio::time::sleep(Duration::from_millis(2)).await;
+            broker.first = Connection::connect(address).await.ok();
         }
         broker
     }
@@ -60,9 +64,12 @@ impl Broker {
         self.process.id()
     }
 
-    /// A new connection.
-    pub async fn connect(&self) -> Connection {
-        Connection::connect(self.address).await.expect("connects")
+    /// A connection; they go to the shards in turn.
+    pub async fn connect(&mut self) -> Connection {
+        match self.first.take() {
+            Some(first) => first,
+            None => Connection::connect(self.address).await.expect("connects"),
+        }
     }
 
     /// Allocations so far, and their bytes.

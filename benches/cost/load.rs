@@ -120,7 +120,7 @@ pub struct Load {
 
 impl Load {
     /// Makes the topic and what it must hold.
-    pub async fn prepare(plan: &Plan, broker: &Broker) -> Self {
+    pub async fn prepare(plan: &Plan, broker: &mut Broker) -> Self {
         let (partitions, connections, bytes) = match plan.kind {
             // Partitions and connections go to shards in turn: the first connection is on the first
             // partition's shard.

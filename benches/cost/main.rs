@@ -41,7 +41,7 @@ async fn main() {
 /// Counts first, without a tracer that slows the broker down, then traces the same load.
 async fn measure(plan: &'static Plan) -> Cost {
     let mut broker = Broker::start(plan.shards, plan.environment).await;
-    let mut load = Load::prepare(plan, &broker).await;
+    let mut load = Load::prepare(plan, &mut broker).await;
     load.drive(WARM_UP).await;
     let before = meter::read(&mut broker);
     let mut times = load.drive(plan.requests).await;
