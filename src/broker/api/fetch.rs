@@ -23,6 +23,8 @@ use crate::shard::mail::{Answer, Ask, Chunk, ReadItem, ReadLimits, ReadResult, R
 
 /// A consumer's fetch says so by this replica id.
 const CONSUMER: i32 = -1;
+/// The session epoch of a fetch that opens a session.
+const INITIAL_EPOCH: i32 = 0;
 /// The session epoch of a fetch that wants no session.
 const FINAL_EPOCH: i32 = -1;
 
@@ -41,6 +43,7 @@ pub async fn handle(context: &Context, request: FetchRequestData) -> Handled {
         return refuse(context, ErrorCode::ClusterAuthorizationFailed);
     }
     let session = session_request(context.header.api_version, &request);
+    let fresh_id = fresh_session_id(session.epoch);
     let begun = context
         .shard
         .fetch_sessions
@@ -66,7 +69,7 @@ pub async fn handle(context: &Context, request: FetchRequestData) -> Handled {
         .min(limits.bytes_max);
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0);
     let results = read_until(context, &items, limits, bytes_min, now().plus_ms(wait_ms)).await;
-    reply(context, fetch, items, results)
+    reply(context, fetch, fresh_id, items, results)
 }
 
 /// Reads again and again until there is enough, something is to be told, or the time is over.
@@ -138,6 +141,14 @@ fn session_request(version: i16, request: &FetchRequestData) -> Request {
         wanted: wanted.collect(),
         forgotten: forgotten.collect(),
     }
+}
+
+/// The id of the session that a fetch of this epoch opens. The others spare the system call.
+fn fresh_session_id(epoch: i32) -> i32 {
+    if epoch != INITIAL_EPOCH {
+        return NO_SESSION;
+    }
+    getrandom::u32().map_or(NO_SESSION, |id| (id >> 1).cast_signed())
 }
 
 fn session_error(error: SessionError) -> ErrorCode {
@@ -247,7 +258,13 @@ async fn wait(context: &Context, items: &[Item], results: &[ReadResult], deadlin
 }
 
 /// Shows what the session says is to be shown.
-fn reply(context: &Context, fetch: Fetch, items: Vec<Item>, results: Vec<ReadResult>) -> Handled {
+fn reply(
+    context: &Context,
+    fetch: Fetch,
+    fresh_id: i32,
+    items: Vec<Item>,
+    results: Vec<ReadResult>,
+) -> Handled {
     let returned: Vec<Returned> = items
         .iter()
         .zip(&results)
@@ -261,7 +278,6 @@ fn reply(context: &Context, fetch: Fetch, items: Vec<Item>, results: Vec<ReadRes
         .collect();
     let keys: Vec<PartitionKey> = fetch.wanted.iter().map(|it| it.key.clone()).collect();
     let mut sessions = context.shard.fetch_sessions.borrow_mut();
-    let fresh_id = getrandom::u32().map_or(NO_SESSION, |id| (id >> 1).cast_signed());
     let answer = match sessions.finish(now(), fetch, &returned, fresh_id) {
         Ok(answer) => answer,
         Err(error) => return refuse(context, session_error(error)),
