@@ -187,7 +187,10 @@ async fn read_from_disk(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Re
             position,
             len,
         }) => {
-            if let Err(error) = file.read_ahead(position, len).await {
+            // A sealed segment is looked up here even when all of it is resident.
+            if !file.resident(position, len)
+                && let Err(error) = file.read_ahead(position, len).await
+            {
                 eprintln!("error: a segment cannot be read: {error}");
                 return ReadResult::refused(Refused::Storage);
             }
