@@ -26,9 +26,8 @@ const BATCH_BYTES: usize = 16 << 10;
 const FETCH_BYTES: i32 = 1 << 20;
 /// What a fetch of [`FETCH_BYTES`] must return at least, since batches are not split.
 const FETCHED_MIN: usize = (FETCH_BYTES as usize) - 2 * BATCH_BYTES;
-/// Batches in the log that is fetched from: four segments of `SEGMENT_BYTES`.
+/// Batches in the log that is fetched from: four segments of 16 MiB, or a part of one.
 const STORED_BATCHES: i64 = 4_096;
-const SEGMENT_BYTES: &str = "16777216";
 /// Batches from one fetch's start to the next one's.
 const FETCH_STEP: i64 = 64;
 /// Fetches begin in so many places, all of them in the first segment.
@@ -60,45 +59,36 @@ pub enum Kind {
 }
 
 const DEFAULTS: &[(&str, &str)] = &[];
-/// The tail cache holds the last of [`STORED_BATCHES`] only.
-const SMALL_TAIL: &[(&str, &str)] = &[("CORELOG_STORAGE__TAIL_CACHE_BYTES", "4194304")];
+const SEGMENTS: (&str, &str) = ("CORELOG_KAFKA__LOG_SEGMENT_BYTES", "16777216");
+/// The first segment is sealed.
+const SEALED: &[(&str, &str)] = &[SEGMENTS];
+/// And no longer in the tail cache.
+const EVICTED: &[(&str, &str)] = &[SEGMENTS, ("CORELOG_STORAGE__TAIL_CACHE_BYTES", "4194304")];
 
 /// All loads, in the order of the table.
-pub const LOADS: [Plan; 7] = [
-    plan("produce 1 KiB", Kind::Produce(0), 1, DEFAULTS, 4_000),
-    plan(
-        "produce 1 KiB, other core",
-        Kind::Produce(1),
-        2,
-        DEFAULTS,
-        4_000,
-    ),
-    plan(
-        "produce 16 KiB, 16 at once",
-        Kind::ProduceMany,
-        1,
-        DEFAULTS,
-        16_000,
-    ),
-    plan(
-        "produce 1 KiB and its long poll",
-        Kind::Poll,
-        1,
-        DEFAULTS,
-        4_000,
-    ),
-    plan("fetch 1 MiB, tail", Kind::Fetch, 1, DEFAULTS, 2_000),
-    plan("fetch 1 MiB, resident", Kind::Fetch, 1, SMALL_TAIL, 2_000),
-    plan("fetch 1 MiB, cold", Kind::FetchCold, 1, SMALL_TAIL, 400),
+pub const LOADS: [Plan; 8] = [
+    plan("produce 1 KiB", Kind::Produce(0), DEFAULTS, 4_000),
+    plan("produce, other core", Kind::Produce(1), DEFAULTS, 4_000),
+    plan("produce 16 KiB x 16", Kind::ProduceMany, DEFAULTS, 16_000),
+    plan("produce and long poll", Kind::Poll, DEFAULTS, 4_000),
+    plan("fetch tail", Kind::Fetch, DEFAULTS, 2_000),
+    plan("fetch tail, sealed", Kind::Fetch, SEALED, 2_000),
+    plan("fetch resident", Kind::Fetch, EVICTED, 2_000),
+    plan("fetch cold", Kind::FetchCold, EVICTED, 400),
 ];
 
 const fn plan(
     name: &'static str,
     kind: Kind,
-    shards: usize,
     environment: &'static [(&'static str, &'static str)],
     requests: u64,
 ) -> Plan {
+    // The other core is that of another shard.
+    let shards = if matches!(kind, Kind::Produce(1)) {
+        2
+    } else {
+        1
+    };
     Plan {
         name,
         kind,
@@ -133,9 +123,8 @@ impl Load {
         for _ in 0..connections {
             opened.push(broker.connect().await);
         }
-        let configs = [("segment.bytes", SEGMENT_BYTES)];
         let count = i32::try_from(partitions).expect("a few");
-        let created = opened[0].create_topic(TOPIC, count, &configs).await;
+        let created = opened[0].create_topic(TOPIC, count, &[]).await;
         created.expect("a topic");
         let mut load = Self {
             kind: plan.kind,
