@@ -33,10 +33,9 @@ async fn linger(address: SocketAddr, says: &[u8]) -> Duration {
     let mut stream = TcpStream::connect(address).await.expect("connects");
     let begun = Instant::now();
     stream.write_all(says).await.expect("says it");
-    let read = tokio::time::timeout(
-        Duration::from_millis(WAIT_MS) + LATE_MAX,
-        stream.read(&mut [0; 16]),
-    );
+    let mut answer = [0; 16];
+    let wait_max = Duration::from_millis(WAIT_MS) + LATE_MAX;
+    let read = tokio::time::timeout(wait_max, stream.read(&mut answer));
     let end = read.await.expect("the connection is ended by deadline");
     assert!(
         matches!(end, Ok(0) | Err(_)),
@@ -108,7 +107,10 @@ async fn a_crowd_that_sends_a_byte_and_waits_is_dropped_by_deadline_while_a_clie
     let mut lingering = Vec::new();
     for number in 0..crowd {
         // One byte; and, from every second one, a length and the first byte of what it announces.
-        let says: &[u8] = [&[0][..], &[0, 0, 0, 90, 0]][number % 2];
+        let says: &[u8] = match number % 2 {
+            0 => &[0],
+            _ => &[0, 0, 0, 90, 0],
+        };
         lingering.push(tokio::spawn(linger(address, says)));
         // The listener's queue is short; beyond it connecting takes a second.
         if number % 64 == 0 {
