@@ -163,6 +163,11 @@ async fn after_kill_9_a_start_reads_the_write_ahead_log_and_not_the_data() {
     );
     verify(&broker, batches).await;
     let read = by_calls.max(from_disk);
-    assert!(read < produced / 4, "{read} bytes read of {produced}");
+    // The newest extent is read twice; the rest is the program itself.
+    assert!(
+        read < 2 * wal + 16 * MIB,
+        "{read} bytes read, {wal} in the log"
+    );
+    assert!(read < produced / 2, "{read} bytes read of {produced}");
     assert!(took < strict(Duration::from_secs(1)), "{took:?}");
 }
