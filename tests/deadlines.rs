@@ -158,7 +158,6 @@ async fn is_refused(address: SocketAddr) -> bool {
     matches!(read, Ok(Ok(0) | Err(_)))
 }
 
-#[ignore = "the broker does not enforce max.connections: a connection's place is freed at its start"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_max_connections_clients_are_refused_until_others_leave() {
     const MOST: usize = 40;
@@ -196,5 +195,40 @@ async fn beyond_max_connections_clients_are_refused_until_others_leave() {
             );
         }
         broker.assert_alive();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_takes_every_descriptor_stops_no_log() {
+    const BATCHES: i64 = 24;
+    let data = DataDir::new("descriptors");
+    // Small extents and segments: new files are needed while the crowd has every descriptor.
+    let settings = [
+        ("CORELOG_WAL__EXTENT_BYTES", "1048576"),
+        ("CORELOG_WAL__BYTES_MAX", "2097152"),
+        ("CORELOG_NETWORK__FIRST_FRAME_WAIT_MS", "2000"),
+    ];
+    let mut broker = Broker::start_with(&data, 2, &settings).await;
+    let mut worker = Connection::connect(broker.address).await.expect("connects");
+    let small = [("segment.bytes", "1048576")];
+    worker
+        .create_topic(TOPIC, 1, &small)
+        .await
+        .expect("a topic");
+    broker.limit_open_files(broker.open_files() as u64 + 50);
+    let crowd: Vec<_> = (0..200)
+        .map(|_| tokio::spawn(linger(broker.address, b"x")))
+        .collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for number in 0..BATCHES {
+        let mut builder = BatchBuilder::new(Compression::None);
+        builder.push(1_000, None, Some(&[7; 400_000]), &[]);
+        let batch = builder.finish().expect("a batch");
+        let offset = worker.produce(TOPIC, 0, Acks::All, batch).await;
+        assert_eq!(offset.expect("an acknowledgement"), number);
+    }
+    broker.assert_alive();
+    for client in crowd {
+        client.abort();
     }
 }

@@ -48,6 +48,8 @@ fn new_leader() -> Leader {
         timestamp_after_ms_max: 3_600_000,
         in_sync_min: 1,
         durability: Durability::Flush,
+        flush_records_max: i64::MAX,
+        flush_ms_max: i64::MAX,
     };
     let start = Offset(0);
     Leader::new(LeaderEpoch(0), rules, start, start, Producers::new())

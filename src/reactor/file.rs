@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use io_uring::{opcode, types};
@@ -21,6 +22,10 @@ use crate::ring::{Operation, Ring};
 const VECTORS_MAX: usize = 1024;
 /// How far apart a range's pages are asked whether they can be read without waiting.
 const PROBE_STEP: usize = 128 << 10;
+/// How long to wait before another try when no descriptor is free, and how many tries go by between
+/// two warnings.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+const EXHAUSTED_WARNING_TRIES: u32 = 200;
 /// Bytes that one read-ahead operation asks for.
 const READ_AHEAD_STEP: usize = 512 << 10;
 
@@ -330,15 +335,29 @@ async fn read_into(
     Ok((done, buffer))
 }
 
+/// Opens, waiting for a free descriptor if there is none: what a log needs is worth waiting for, and
+/// failing would stop it for good.
 async fn open(ring: &Rc<Ring>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let path = c_path(path)?;
-    ring.open(path, |path| {
-        opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
-            .flags(flags)
-            .mode(0o644)
-            .build()
-    })
-    .await
+    let mut tries = 0_u32;
+    loop {
+        let opened = ring.open(path.clone(), |path| {
+            opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
+                .flags(flags)
+                .mode(0o644)
+                .build()
+        });
+        match opened.await {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                if tries.is_multiple_of(EXHAUSTED_WARNING_TRIES) {
+                    eprintln!("warning: {path:?} waits for a free file descriptor: {error}");
+                }
+                tries += 1;
+                ring.sleep_until(Instant::now() + EXHAUSTED_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {

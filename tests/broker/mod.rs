@@ -104,6 +104,17 @@ impl Broker {
         open.expect("it runs").count()
     }
 
+    /// Lets it have only so many descriptors open from now on.
+    pub fn limit_open_files(&self, files: u64) {
+        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        let pid = Pid::from_child(&self.process);
+        let limit = Rlimit {
+            current: Some(files),
+            maximum: Some(files),
+        };
+        prlimit(Some(pid), Resource::Nofile, limit).expect("a limit of one's own child");
+    }
+
     /// Processor time that all of its threads have used, the kernel's workers for it included.
     pub fn processor_time(&self) -> Duration {
         let threads = fs::read_dir(self.proc_path("task")).expect("it runs");

@@ -14,6 +14,7 @@ use reactor::socket::Socket;
 
 use crate::api::{self, Client, Handled, Pending, Started};
 use crate::shard::budget::Reserved;
+use crate::shard::gate::Admitted;
 use crate::shard::mail::{Chunk, Placed};
 use crate::shard::{Limits, Shard};
 
@@ -43,6 +44,10 @@ pub struct Connection {
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
     closing: Cell<bool>,
+    /// Its place among the connections that may be; free for another with its end.
+    _admitted: Admitted,
+    /// No whole frame has come yet.
+    expects_first: Cell<bool>,
     /// When the client is given up, in nanoseconds of the monotonic clock; see [`Connection::wait_for`].
     deadline: Cell<u64>,
 }
@@ -82,6 +87,8 @@ impl Connection {
             reader: RefCell::default(),
             writer: RefCell::default(),
             closing: Cell::new(false),
+            _admitted: placed.admitted,
+            expects_first: Cell::new(true),
             deadline: Cell::new(u64::MAX),
         });
         connection.expect(&Expect::First);
@@ -154,6 +161,19 @@ impl Connection {
             .set(reactor::timer::monotonic_nanos().saturating_add(nanos));
     }
 
+    /// A frame has begun. The first one on a connection has its own deadline, from the start.
+    fn expect_rest(&self) {
+        if !self.expects_first.get() {
+            self.expect(&Expect::Rest);
+        }
+    }
+
+    /// A whole frame has come.
+    fn expect_next(&self) {
+        self.expects_first.set(false);
+        self.expect(&Expect::Next);
+    }
+
     async fn read_requests(self: &Rc<Self>) -> io::Result<()> {
         let mut received = BytesMut::new();
         while let Some((frame, reserved)) = self.read_frame(&mut received).await? {
@@ -202,6 +222,9 @@ impl Connection {
                     Err(torn())
                 };
             }
+            if received.len() < 4 {
+                self.expect_rest();
+            }
         }
         let length = received.get_i32();
         let length = usize::try_from(length)
@@ -213,7 +236,7 @@ impl Connection {
                 io::Error::new(io::ErrorKind::InvalidData, problem)
             })?;
         if received.len() < length {
-            self.expect(&Expect::Rest);
+            self.expect_rest();
         }
         if length <= SHARED_FRAME_BYTES_MAX {
             while received.len() < length {
@@ -224,7 +247,7 @@ impl Connection {
             // Only now: what is announced and never comes holds nothing that others wait for.
             let reserved = self.shard.budget_small.reserve(length).await;
             let frame = received.split_to(length).freeze();
-            self.expect(&Expect::Next);
+            self.expect_next();
             return Ok(Some((frame, reserved)));
         }
         let reserved = self.shard.budget.reserve(length).await;
@@ -232,7 +255,7 @@ impl Connection {
         let have = received.len().min(length);
         frame.extend_from_slice(&received.split_to(have));
         let frame = self.socket.recv_exact(frame, length - have).await?;
-        self.expect(&Expect::Next);
+        self.expect_next();
         Ok(Some((frame.freeze(), reserved)))
     }
 
