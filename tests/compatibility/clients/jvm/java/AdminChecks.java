@@ -61,13 +61,12 @@ final class AdminChecks implements AutoCloseable {
     void topics() throws Exception {
         String topic = prefix + "-admin";
         create(topic, Map.of("retention.ms", "1000"));
-        Config configs = configs(topic);
-        Drive.same("1000", configs.get("retention.ms").value());
-        Drive.holds(configs.get("segment.bytes").isDefault(), configs.get("segment.bytes"));
+        Drive.soon(() -> Drive.same("1000", config(topic, "retention.ms").value()));
+        Drive.holds(config(topic, "segment.bytes").isDefault(), config(topic, "segment.bytes"));
         admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all().get();
-        Drive.same(3, describe(topic).partitions().size());
+        Drive.soon(() -> Drive.same(3, describe(topic).partitions().size()));
         admin.deleteTopics(List.of(topic)).all().get();
-        Drive.holds(!admin.listTopics().names().get().contains(topic), topic);
+        Drive.soon(() -> Drive.holds(!admin.listTopics().names().get().contains(topic), topic));
     }
 
     void errors() throws Exception {
@@ -84,7 +83,7 @@ final class AdminChecks implements AutoCloseable {
                 () -> admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(1))).all().get());
         Drive.fails(UnknownTopicOrPartitionException.class, () -> describe(missing));
         Drive.fails(UnknownTopicOrPartitionException.class, () -> admin.deleteTopics(List.of(missing)).all().get());
-        Drive.fails(UnknownTopicOrPartitionException.class, () -> configs(missing));
+        Drive.fails(UnknownTopicOrPartitionException.class, () -> config(missing, "retention.ms"));
         TopicPartition partition = new TopicPartition(topic, 0);
         Drive.fails(OffsetOutOfRangeException.class,
                 () -> admin.deleteRecords(Map.of(partition, RecordsToDelete.beforeOffset(Sent.COUNT))).all().get());
@@ -106,29 +105,29 @@ final class AdminChecks implements AutoCloseable {
         String topic = prefix + "-ids";
         var answer = admin.createTopics(List.of(newTopic(topic, Map.of())));
         Uuid id = answer.topicId(topic).get();
-        Drive.same(id, describe(topic).topicId());
+        Drive.soon(() -> Drive.same(id, describe(topic).topicId()));
         TopicDescription described = byId(id);
         Drive.same(topic, described.name());
         Drive.same(Sent.PARTITIONS, described.partitions().size());
         admin.deleteTopics(TopicCollection.ofTopicIds(List.of(id))).all().get();
-        Drive.fails(UnknownTopicIdException.class, () -> byId(id));
+        Drive.soon(() -> Drive.fails(UnknownTopicIdException.class, () -> byId(id)));
     }
 
     void alterConfigs() throws Exception {
         String topic = prefix + "-configs";
         create(topic, Map.of());
         alter(topic, OpType.SET, "retention.ms", "1000");
-        Drive.same("1000", configs(topic).get("retention.ms").value());
+        Drive.soon(() -> Drive.same("1000", config(topic, "retention.ms").value()));
         alter(topic, OpType.DELETE, "retention.ms", "");
-        Drive.same("604800000", configs(topic).get("retention.ms").value());
-        Drive.holds(configs(topic).get("retention.ms").isDefault(), configs(topic).get("retention.ms"));
+        Drive.soon(() -> Drive.same("604800000", config(topic, "retention.ms").value()));
+        Drive.holds(config(topic, "retention.ms").isDefault(), config(topic, "retention.ms"));
         alter(topic, OpType.APPEND, "cleanup.policy", "compact");
-        Drive.same("delete,compact", configs(topic).get("cleanup.policy").value());
+        Drive.soon(() -> Drive.same("delete,compact", config(topic, "cleanup.policy").value()));
         alter(topic, OpType.SUBTRACT, "cleanup.policy", "delete");
-        Drive.same("compact", configs(topic).get("cleanup.policy").value());
+        Drive.soon(() -> Drive.same("compact", config(topic, "cleanup.policy").value()));
         var validate = new AlterConfigsOptions().validateOnly(true);
         admin.incrementalAlterConfigs(change(topic, OpType.SET, "retention.ms", "2000"), validate).all().get();
-        Drive.same("604800000", configs(topic).get("retention.ms").value());
+        Drive.soon(() -> Drive.same("604800000", config(topic, "retention.ms").value()));
     }
 
     void cluster() throws Exception {
@@ -193,9 +192,9 @@ final class AdminChecks implements AutoCloseable {
         return admin.describeTopics(TopicCollection.ofTopicIds(List.of(id))).allTopicIds().get().get(id);
     }
 
-    private Config configs(String topic) throws Exception {
+    private ConfigEntry config(String topic, String name) throws Exception {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        return admin.describeConfigs(List.of(resource)).all().get().get(resource);
+        return admin.describeConfigs(List.of(resource)).all().get().get(resource).get(name);
     }
 
     private void alter(String topic, OpType kind, String name, String value) throws Exception {

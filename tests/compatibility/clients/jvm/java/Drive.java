@@ -1,4 +1,5 @@
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
 /** The Java client against a broker. Usage: Drive HOST:PORT TOPIC-PREFIX */
 public final class Drive {
@@ -40,6 +41,22 @@ public final class Drive {
         } catch (Exception | AssertionError problem) {
             problem.printStackTrace(System.out);
             System.out.println("CHECK " + name + " FAIL " + problem);
+        }
+    }
+
+    /** Does it again until it no longer fails, for 5 s: Kafka answers a change before every broker shows it. */
+    static void soon(Work work) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(5);
+        while (true) {
+            try {
+                work.run();
+                return;
+            } catch (Exception | AssertionError problem) {
+                if (System.nanoTime() > deadline) {
+                    throw problem;
+                }
+                Thread.sleep(20);
+            }
         }
     }
 

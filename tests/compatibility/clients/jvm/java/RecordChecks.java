@@ -34,8 +34,11 @@ final class RecordChecks {
         String topic = prefix + "-" + name;
         admin.create(topic, Map.of());
         List<Future<RecordMetadata>> answers = new ArrayList<>();
-        Map<String, Object> settings =
-                Map.of("compression.type", codec, "enable.idempotence", idempotent, "acks", "all");
+        // Without idempotence a retry would change the order of requests in flight.
+        int inFlight = idempotent ? 5 : 1;
+        Map<String, Object> settings = Map.of(
+                "compression.type", codec, "enable.idempotence", idempotent, "acks", "all",
+                "max.in.flight.requests.per.connection", inFlight);
         try (var producer = producer(settings)) {
             for (int number = 0; number < Sent.COUNT; number++) {
                 answers.add(producer.send(Sent.record(topic, number)));
