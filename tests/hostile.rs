@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use broker::{Broker, DataDir, answers, number};
 use bytes::Bytes;
-use client::{Acks, Connection};
+use client::direct::{Acks, Connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
