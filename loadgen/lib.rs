@@ -4,4 +4,14 @@
 
 pub mod workload;
 
+pub mod schedule;
+
 pub mod envelope;
+
+pub mod measure;
+
+pub mod results;
+
+pub mod search;
+
+pub mod verify;
