@@ -15,3 +15,7 @@ pub mod results;
 pub mod search;
 
 pub mod verify;
+
+pub mod compare;
+
+pub mod report;

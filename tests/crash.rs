@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use client::{Acks, Connection, Producer};
+use client::direct::{Acks, Connection, Producer};
 use wire::Compression;
 use wire::compression::Unfolding;
 use wire::records::{BatchBuilder, Records};
@@ -171,7 +171,7 @@ impl Load {
     }
 
     /// Sends all that is pending, and new batches up to the bound on what may be in flight.
-    async fn send(&mut self, connection: &mut Connection) -> Result<(), client::Error> {
+    async fn send(&mut self, connection: &mut Connection) -> Result<(), client::direct::Error> {
         for (partition, written) in &mut self.partitions {
             while written.pending.len() < IN_FLIGHT {
                 let count = 1 + u32::try_from(self.choices.below(20)).expect("small");
@@ -200,7 +200,7 @@ impl Load {
                         written.acknowledged += count;
                         written.pending.pop_front();
                     }
-                    Err(client::Error::Broker(code)) if code != NOT_LEADER => {
+                    Err(client::direct::Error::Broker(code)) if code != NOT_LEADER => {
                         panic!("partition {partition}: a produce was refused with code {code}")
                     }
                     Err(_) => return false,

@@ -1,12 +1,13 @@
 //! A Kafka client on tokio. Judges the broker as a stranger: knows nothing of its insides.
 //!
-//! Thin for now: connections whose requests may overtake their answers, and the calls that the
-//! broker's own tests need.
+//! Decisions are pure (events in, effects out, the moment passed in); what stands around them only
+//! moves bytes and keeps time.
 #![forbid(unsafe_code)]
 
-mod connection;
+mod error;
 
-mod calls;
+pub mod cluster;
+pub mod direct;
 
-pub use calls::{Acks, FetchedBatch, Producer};
-pub use connection::{Connection, Error};
+pub use cluster::{Cluster, ClusterConfig, Route};
+pub use error::{BrokerError, Error, code_name};

@@ -238,13 +238,13 @@ fn tag(tag: u32, data: BytesMut) -> RawTaggedField {
 }
 
 /// Lengths in flexible versions are one more than what they count (0 is null).
-fn compact(length: usize) -> Result<u32, WireError> {
+pub(crate) fn compact(length: usize) -> Result<u32, WireError> {
     i32::try_from(length)
         .map(|length| length.unsigned_abs() + 1)
         .map_err(|_| WireError::TooLarge)
 }
 
-fn put_unsigned_varint(out: &mut BytesMut, mut value: u32) {
+pub(crate) fn put_unsigned_varint(out: &mut BytesMut, mut value: u32) {
     while value >= 0x80 {
         out.put_u8(value as u8 | 0x80);
         value >>= 7;

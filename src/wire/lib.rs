@@ -7,6 +7,7 @@ pub mod error;
 pub mod fetch;
 pub mod fuzz;
 pub mod header;
+pub mod produce;
 pub mod records;
 pub mod request;
 pub mod response;

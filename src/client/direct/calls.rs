@@ -12,7 +12,7 @@ use wire::request::Request;
 use wire::response::Response;
 use wire::{KafkaString, batch};
 
-use crate::connection::{Connection, Error};
+use super::connection::{Connection, Error};
 
 const API_VERSIONS: i16 = 3;
 const CREATE_TOPICS: i16 = 5;
