@@ -19,3 +19,7 @@ pub mod verify;
 pub mod compare;
 
 pub mod report;
+
+pub mod engine;
+
+pub mod machine;

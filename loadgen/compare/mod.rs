@@ -102,7 +102,12 @@ fn throughput(
         let first = mean(&draw(first, &mut rng));
         mean(&draw(second, &mut rng)) / first
     });
-    line("acknowledged records/s".to_owned(), whole, false, ratios.collect())
+    line(
+        "acknowledged records/s".to_owned(),
+        whole,
+        false,
+        ratios.collect(),
+    )
 }
 
 fn latencies(
@@ -140,12 +145,15 @@ fn latencies(
             ratios.push(at(&second) / at(&first));
         }
     }
-    let lines = compared.iter().zip(ratios).filter_map(|(compared, ratios)| {
-        let (quantile_name, quantile) = compared;
-        let at = |side: &Histogram<u64>| side.value_at_quantile(*quantile) as f64;
-        let values = (at(&whole.0), at(&whole.1));
-        line(format!("{name} {quantile_name}"), values, true, ratios)
-    });
+    let lines = compared
+        .iter()
+        .zip(ratios)
+        .filter_map(|(compared, ratios)| {
+            let (quantile_name, quantile) = compared;
+            let at = |side: &Histogram<u64>| side.value_at_quantile(*quantile) as f64;
+            let values = (at(&whole.0), at(&whole.1));
+            line(format!("{name} {quantile_name}"), values, true, ratios)
+        });
     lines.collect()
 }
 
@@ -212,7 +220,10 @@ pub fn caveats(first: &[Measured], second: &[Measured]) -> Vec<String> {
         }
     }
     if one.closed_loop != other.closed_loop {
-        caveats.push("one side is a closed loop and the other an open one: latencies do not compare".to_owned());
+        caveats.push(
+            "one side is a closed loop and the other an open one: latencies do not compare"
+                .to_owned(),
+        );
     }
     if one.broker.durability != other.broker.durability {
         caveats.push(format!(

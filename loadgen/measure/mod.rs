@@ -70,17 +70,23 @@ impl Default for Sample {
     }
 }
 
+impl Counts {
+    /// Adds others.
+    pub fn add(&mut self, more: &Self) {
+        self.due += more.due;
+        self.handed_over += more.handed_over;
+        self.acked += more.acked;
+        self.acked_bytes += more.acked_bytes;
+        self.failed += more.failed;
+        self.consumed += more.consumed;
+        self.consumed_bytes += more.consumed_bytes;
+    }
+}
+
 impl Sample {
     /// Adds what another has seen.
     pub fn merge(&mut self, other: &Self) {
-        let (counts, more) = (&mut self.counts, &other.counts);
-        counts.due += more.due;
-        counts.handed_over += more.handed_over;
-        counts.acked += more.acked;
-        counts.acked_bytes += more.acked_bytes;
-        counts.failed += more.failed;
-        counts.consumed += more.consumed;
-        counts.consumed_bytes += more.consumed_bytes;
+        self.counts.add(&other.counts);
         self.produce += &other.produce;
         self.end_to_end += &other.end_to_end;
         self.send_delay += &other.send_delay;

@@ -16,7 +16,8 @@ pub fn page(runs: &[RunResult]) -> String {
     let data = serde_json::to_string(runs).expect("results are plain data");
     // A script element ends at the first `</` that looks like its end, wherever that stands.
     let data = data.replace('<', "\\u003c");
-    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+    let policy =
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
     format!(
         "<!doctype html>\n\
          <html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -53,7 +54,14 @@ mod tests {
     #[test]
     fn the_page_asks_for_nothing_from_anywhere() {
         let page = page(&[RunResult::default()]);
-        for asks in ["src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("] {
+        for asks in [
+            "src=",
+            "@import",
+            "url(",
+            "fetch(",
+            "XMLHttpRequest",
+            "import(",
+        ] {
             assert!(!page.contains(asks), "{asks}");
         }
         let links = page.matches("href=\"").count();

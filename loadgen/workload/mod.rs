@@ -121,9 +121,9 @@ impl Acks {
 }
 
 impl Workload {
-    /// The topics' names.
-    pub fn topic_names(&self) -> Vec<String> {
-        let name = |topic| format!("{}-{topic}", self.topic_prefix);
+    /// The names of a run's topics: new ones for each run.
+    pub fn topic_names(&self, run: u64) -> Vec<String> {
+        let name = |topic| format!("{}-{run:016x}-{topic}", self.topic_prefix);
         (0..self.topics).map(name).collect()
     }
 
