@@ -2,24 +2,28 @@
 //! library.
 #![forbid(unsafe_code)]
 
+pub mod command;
+
 pub mod workload;
 
 pub mod schedule;
 
 pub mod envelope;
 
-pub mod measure;
+pub mod engine;
 
-pub mod results;
+pub mod measure;
 
 pub mod search;
 
 pub mod verify;
 
+pub mod results;
+
 pub mod compare;
 
 pub mod report;
 
-pub mod engine;
+pub mod view;
 
 pub mod machine;

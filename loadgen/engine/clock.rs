@@ -1,16 +1,14 @@
 //! The one clock of a run, shared by all its threads, and an alarm that rings within microseconds of a
 //! time: the runtime's own timers ring at whole milliseconds.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 
 /// Nanoseconds since the run began; before that it says 0.
 #[derive(Clone, Copy, Debug)]
@@ -36,50 +34,123 @@ impl Clock {
     }
 }
 
-/// One alarm.
+/// One alarm. All alarms of the process are rung by one thread, which sleeps until the next is due.
 #[derive(Debug)]
 pub struct Alarm {
-    timer: AsyncFd<OwnedFd>,
+    bell: Arc<Bell>,
+    rung: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    due: Mutex<BinaryHeap<Reverse<Due>>>,
+    sooner: Condvar,
+}
+
+#[derive(Debug)]
+struct Due {
+    at: Instant,
+    rung: Arc<Notify>,
 }
 
 impl Alarm {
-    /// An alarm of the current runtime.
+    /// An alarm.
     ///
     /// # Errors
-    /// When the system has no more of them.
+    /// When the thread that rings cannot be started.
     pub fn new() -> io::Result<Self> {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        static BELL: OnceLock<Arc<Bell>> = OnceLock::new();
+        let bell = match BELL.get() {
+            Some(bell) => bell.clone(),
+            None => {
+                let bell = Arc::new(Bell::default());
+                let rings = bell.clone();
+                thread::Builder::new()
+                    .name("load-alarm".to_owned())
+                    .spawn(move || rings.ring())?;
+                // Of two that were started at once, both ring their own.
+                let _ = BELL.set(bell.clone());
+                bell
+            }
+        };
         Ok(Self {
-            timer: AsyncFd::register(timer)?,
+            bell,
+            rung: Arc::default(),
         })
     }
 
-    /// Waits for a while.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub async fn wait(&self, time: Duration) -> io::Result<()> {
-        if time.is_zero() {
-            return Ok(());
+    /// Waits until a moment. A wait that is given up rings an alarm later at most early: the next
+    /// wait looks at the time again.
+    pub async fn wait_until(&self, at: Instant) {
+        while Instant::now() < at {
+            self.bell.add(at, &self.rung);
+            self.rung.notified().await;
         }
-        let once = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: Timespec {
-                tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: time.subsec_nanos().into(),
-            },
-        };
-        timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &once)?;
+    }
+}
+
+impl Bell {
+    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Reverse<Due>>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, at: Instant, rung: &Arc<Notify>) {
+        let mut due = self.lock();
+        let sooner = due.peek().is_none_or(|next| at < next.0.at);
+        due.push(Reverse(Due {
+            at,
+            rung: rung.clone(),
+        }));
+        drop(due);
+        if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    fn ring(&self) {
+        let mut due = self.lock();
         loop {
-            let mut ready = self.timer.readable().await?;
-            let mut rings = [0; 8];
-            match rustix::io::read(self.timer.get_ref(), &mut rings) {
-                Ok(_) => return Ok(()),
-                Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(error) => return Err(error.into()),
-            }
+            let now = Instant::now();
+            let wait = due
+                .peek()
+                .map(|next| next.0.at.saturating_duration_since(now));
+            due = match wait {
+                Some(Duration::ZERO) => {
+                    if let Some(Reverse(next)) = due.pop() {
+                        next.rung.notify_one();
+                    }
+                    due
+                }
+                Some(wait) => {
+                    let woken = self.sooner.wait_timeout(due, wait);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let woken = self.sooner.wait(due);
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
         }
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
     }
 }
 
@@ -96,7 +167,7 @@ mod tests {
             let alarm = Alarm::new().expect("an alarm");
             for _ in 0..5 {
                 let (wait, before) = (Duration::from_micros(700), Instant::now());
-                alarm.wait(wait).await.expect("rings");
+                alarm.wait_until(before + wait).await;
                 assert!(before.elapsed() >= wait);
             }
         });

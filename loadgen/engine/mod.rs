@@ -11,6 +11,7 @@ pub mod reader;
 pub mod sender;
 pub mod settings;
 mod station;
+pub mod verification;
 mod watch;
 
 use std::sync::Arc;
@@ -161,13 +162,12 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
     };
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let cluster = || Cluster::new(plan.clients.cluster.clone());
         for index in (number..plan.workload.producers).step_by(of as usize) {
             let producing = Producing::new(
                 plan,
                 control,
                 station,
-                connected(cluster(), station).await,
+                connected(plan, station).await,
                 index,
             );
             tokio::task::spawn_local(producing.run());
@@ -178,7 +178,7 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
         for index in (0..consumers).filter(|index| (index + shift) % of == number) {
             let consumer = index % plan.workload.consumers;
             let (plan, control) = (plan.clone(), control.clone());
-            let cluster = connected(cluster(), station).await;
+            let cluster = connected(plan, station).await;
             tokio::task::spawn_local(consuming::run(
                 plan,
                 control,
@@ -194,8 +194,10 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
     });
 }
 
-/// The cluster with its first connection open, so that connecting is not measured.
-async fn connected(cluster: Cluster, station: &Station) -> Cluster {
+/// The cluster with its first connection open and the topics known, so that neither is measured.
+async fn connected(plan: &Plan, station: &Station) -> Cluster {
+    let cluster = Cluster::new(plan.clients.cluster.clone());
+    cluster.track(plan.topics.iter().map(String::as_str));
     if let Err(error) = cluster.refresh().await {
         station.error(error.to_string(), 1);
     }

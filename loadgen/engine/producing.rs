@@ -147,7 +147,7 @@ impl Producing {
     async fn open_loop(&mut self, clock: Clock, mut schedule: Schedule) {
         let alarm = match Alarm::new() {
             Ok(alarm) => alarm,
-            Err(error) => return self.station.error(format!("no timer: {error}"), 1),
+            Err(error) => return self.station.error(format!("no alarm: {error}"), 1),
         };
         let (mut free_ns, mut awake_ns, mut sent) = (0, 0, 0);
         loop {
@@ -158,12 +158,7 @@ impl Producing {
             let mut now = clock.now_ns();
             if now < due {
                 let until = due.max(awake_ns + WAKE_NS_MIN);
-                let wait = clock
-                    .moment(until)
-                    .saturating_duration_since(std::time::Instant::now());
-                if let Err(error) = alarm.wait(wait).await {
-                    return self.station.error(format!("the timer failed: {error}"), 1);
-                }
+                alarm.wait_until(clock.moment(until)).await;
                 now = clock.now_ns();
                 awake_ns = now;
                 sent = 0;

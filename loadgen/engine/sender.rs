@@ -226,7 +226,7 @@ impl<T: 'static> Shared<T> {
     }
 
     async fn drive(self: Rc<Self>) {
-        let alarm = super::clock::Alarm::new().expect("a timer for the sender");
+        let alarm = super::clock::Alarm::new().expect("a thread for alarms");
         loop {
             let next = self.expire(self.settings.linger);
             let sent = self.send_ready().await;
@@ -240,7 +240,7 @@ impl<T: 'static> Shared<T> {
             match next {
                 Some(next) => tokio::select! {
                     () = self.wake.notified() => {}
-                    rung = alarm.wait(next) => rung.expect("the timer works"),
+                    () = alarm.wait_until(Instant::now() + next) => {}
                 },
                 None => self.wake.notified().await,
             }

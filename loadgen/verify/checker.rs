@@ -167,10 +167,11 @@ impl Checker {
         }
     }
 
-    fn watermark(&mut self, number: i32, start: i64, end: i64) {
+    fn watermark(&mut self, number: i32, start: Option<i64>, end: i64) {
         let partition = self.partitions.entry(number).or_default();
         let before = partition.end;
         let kept = partition.start;
+        let start = start.unwrap_or(kept);
         partition.end = partition.end.max(end);
         partition.start = start;
         if end < before {

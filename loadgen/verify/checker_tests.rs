@@ -207,7 +207,7 @@ fn what_was_read_once_must_be_read_again() {
 fn a_watermark_that_goes_back_is_found() {
     let watermark = |end| Event::Watermark {
         partition: 0,
-        start: 0,
+        start: Some(0),
         end,
     };
     let mut events = produced();

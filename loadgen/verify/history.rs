@@ -81,7 +81,7 @@ mod tests {
             },
             Event::Watermark {
                 partition: 3,
-                start: 0,
+                start: Some(0),
                 end: 5,
             },
         ];

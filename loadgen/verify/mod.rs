@@ -75,8 +75,8 @@ pub enum Event {
     Watermark {
         /// Of which partition.
         partition: i32,
-        /// The first offset.
-        start: i64,
+        /// The first offset, if it said so.
+        start: Option<i64>,
         /// The offset behind the last.
         end: i64,
     },

@@ -17,6 +17,7 @@ pub const ALL: &[(&str, &str)] = named![
     "fan-out",
     "catch-up",
     "mixed",
+    "verify",
 ];
 
 /// The workload of this name.
