@@ -27,3 +27,7 @@ pub mod report;
 pub mod view;
 
 pub mod machine;
+
+pub mod null_broker;
+
+pub mod proxy;

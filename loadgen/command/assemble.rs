@@ -1,9 +1,11 @@
 //! A plan from what was written, and a result from what came of it.
 
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ArgMatches;
 
+use super::control::RETAIN_BYTES;
 use super::exit::Failure;
 use super::text;
 use crate::engine::settings::ClientSettings;
@@ -12,6 +14,7 @@ use crate::machine::{date, environment};
 use crate::measure::Sample;
 use crate::measure::quantiles::Quantiles;
 use crate::measure::verdict;
+use crate::null_broker::NullBroker;
 use crate::results::{FORMAT, Latencies, RunResult, Totals, Usage};
 use crate::workload::layers::Loaded;
 
@@ -21,7 +24,11 @@ use crate::workload::layers::Loaded;
 /// When configs of the clients are wrong.
 pub fn plan(loaded: &Loaded, given: &ArgMatches) -> Result<Plan, Failure> {
     let workload = loaded.workload.clone();
-    let clients = ClientSettings::new(text(given, "brokers"), &workload)
+    let brokers = match text(given, "brokers") {
+        "null" => null_broker()?,
+        brokers => brokers.to_owned(),
+    };
+    let clients = ClientSettings::new(&brokers, &workload)
         .map_err(|faults| Failure::usage(faults.join("\n")))?;
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -34,6 +41,14 @@ pub fn plan(loaded: &Loaded, given: &ArgMatches) -> Result<Plan, Failure> {
         run,
         clients,
     })
+}
+
+/// A null broker of this process.
+fn null_broker() -> Result<String, Failure> {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let broker = NullBroker::start(listen, RETAIN_BYTES)
+        .map_err(|error| Failure::failed(format!("the null broker cannot be started: {error}")))?;
+    Ok(broker.address.to_string())
 }
 
 /// The result of a run.

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod compare;
+mod control;
 mod exit;
 mod report;
 mod run;
@@ -95,6 +96,23 @@ pub fn command() -> Command {
                 .arg(paths("RESULT", "Two results").num_args(2)),
         )
         .subcommand(
+            Command::new("null-broker")
+                .about("Serve as a broker that answers at once and keeps nothing on disk, to measure the generator")
+                .arg(option("listen", None, "HOST:PORT", "Where").default_value("127.0.0.1:19092")),
+        )
+        .subcommand(
+            Command::new("proxy")
+                .about("Stand before a broker and harm what is acknowledged, to see that verify finds it")
+                .arg(option("listen", None, "HOST:PORT", "Where").default_value("127.0.0.1:19093"))
+                .arg(brokers())
+                .arg(option("harm", None, "HARM", "drop, duplicate, reorder or flip").required(true))
+                .arg(
+                    option("every", None, "N", "Harm every N-th batch")
+                        .value_parser(value_parser!(u64).range(1..))
+                        .default_value("100"),
+                ),
+        )
+        .subcommand(
             Command::new("workloads")
                 .about("List the named workloads, or print one")
                 .arg(Arg::new("name").value_name("NAME")),
@@ -121,6 +139,14 @@ fn paths(name: &'static str, help: &'static str) -> Arg {
         .required(true)
         .num_args(1..)
         .value_parser(value_parser!(std::path::PathBuf))
+}
+
+fn brokers() -> Arg {
+    let help = "Some of the cluster's brokers; `null` for a null broker in this process";
+    option("brokers", 'b', "HOST:PORT,...", help)
+        .alias("bootstrap")
+        .env("CORELOG_BROKERS")
+        .default_value("127.0.0.1:9092")
 }
 
 /// What all commands have that send load: the broker, and every setting as a flag.
@@ -183,6 +209,8 @@ pub fn main() -> ExitCode {
         Some(("verify", given)) => verify::verify(given),
         Some(("report", given)) => report::report(given),
         Some(("compare", given)) => compare::compare(given),
+        Some(("null-broker", given)) => control::null_broker(given),
+        Some(("proxy", given)) => control::proxy(given),
         Some(("workloads", given)) => workloads::workloads(given),
         _ => unreachable!("the command line requires one of them"),
     };

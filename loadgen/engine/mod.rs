@@ -178,7 +178,7 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
         for index in (0..consumers).filter(|index| (index + shift) % of == number) {
             let consumer = index % plan.workload.consumers;
             let (plan, control) = (plan.clone(), control.clone());
-            let cluster = connected(plan, station).await;
+            let cluster = connected(&plan, station).await;
             tokio::task::spawn_local(consuming::run(
                 plan,
                 control,

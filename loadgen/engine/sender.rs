@@ -176,7 +176,7 @@ impl<T> Drop for Sender<T> {
 /// A key's partition.
 fn partition_of(key: &[u8], partitions: i32) -> i32 {
     let hash = u64::from(crc32c::crc32c(key));
-    let partition = hash * u64::from(partitions.unsigned_abs()) >> 32;
+    let partition = (hash * u64::from(partitions.unsigned_abs())) >> 32;
     i32::try_from(partition).expect("below the number of partitions")
 }
 

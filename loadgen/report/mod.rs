@@ -31,6 +31,7 @@ pub fn page(runs: &[RunResult]) -> String {
          <a id=\"save\" download=\"runs.json\">Save the figures</a></p>\n\
          <div id=\"notices\"></div>\n\
          <div id=\"summary\" class=\"wide\"></div>\n\
+         <h2>Latency</h2>\n<div id=\"latencies\" class=\"wide\"></div>\n\
          <h2>Over time</h2>\n<div id=\"plots\" class=\"plots\"></div>\n\
          <h2>Broker, durability, environment</h2>\n<div id=\"environment\" class=\"wide\"></div>\n\
          </main>\n\

@@ -72,22 +72,37 @@
     row(table, "", (run) => `${bytes(run.counts.acked_bytes_per_second)}/s`);
     row(table, "read by all groups", (run) => `${count(run.counts.consumed_per_second)} records/s`);
     row(table, "failed", (run) => String(run.counts.failed));
-    const series = [["Produce latency", "produce"], ["End-to-end latency", "end_to_end"], ["Send delay", "send_delay"],
-      ["Generator's own lateness", "lateness"]];
-    for (const [name, key] of series) {
-      if (runs.every((run) => run.latency[key].count === 0)) continue;
-      group(table, name);
-      for (const [title, field] of [["p50", "p50"], ["p90", "p90"], ["p99", "p99"], ["p99.9", "p999"],
-        ["p99.99", "p9999"], ["max", "max"]]) {
-        row(table, title, (run) => (run.latency[key].count ? time(run.latency[key][field]) : ""));
-      }
-    }
     group(table, "Cost");
     const gib = (run) => (run.counts.acked_bytes_per_second * run.measured_seconds) / 2 ** 30;
     row(table, "broker CPU", (run) => (run.broker.cpu_seconds == null ? ""
       : `${three(run.broker.cpu_seconds / gib(run))} s/GiB`));
     row(table, "broker memory, highest", (run) => bytes(run.broker.rss_bytes_max));
     row(table, "generator CPU", (run) => `${three(run.generator.cpu_seconds / gib(run))} s/GiB`);
+  };
+
+  // One line for each series and run, one column for each percentile.
+  const latencies = () => {
+    const table = element(place("latencies"), "table");
+    const columns = [["p50", "p50"], ["p90", "p90"], ["p99", "p99"], ["p99.9", "p999"], ["p99.99", "p9999"],
+      ["max", "max"], ["records", "count"]];
+    const head = element(table, "tr");
+    element(head, "th", "");
+    for (const [title] of columns) element(head, "th", title, "number");
+    const series = [["Produce, due until acknowledged", "produce"], ["End to end, due until read", "end_to_end"],
+      ["Send delay, due until handed over", "send_delay"], ["Of that, the generator's own lateness", "lateness"]];
+    for (const [name, key] of series) {
+      runs.forEach((run, at) => {
+        if (run.latency[key].count === 0) return;
+        const made = element(table, "tr");
+        const cell = element(made, "td");
+        element(cell, "span", null, "swatch").style.background = color(at);
+        cell.appendChild(document.createTextNode(runs.length > 1 ? `${name}: ${run.name}` : name));
+        for (const [, field] of columns) {
+          const value = run.latency[key][field];
+          element(made, "td", field === "count" ? count(value) : time(value), "number");
+        }
+      });
+    }
   };
 
   const environment = () => {
@@ -160,7 +175,9 @@
   const over = (value, more = {}) => runs.map((run, at) => ({
     name: `${label(at)}${more.name || ""}`.trim() || run.name,
     color: more.color && runs.length === 1 ? more.color : color(at),
-    points: run.seconds.map((second, index) => [index + 1, value(second)]),
+    // What was acknowledged and read after the measured time belongs to latencies, not to rates.
+    points: run.seconds.slice(0, more.tail ? undefined : Math.ceil(run.measured_seconds))
+      .map((second, index) => [index + 1, value(second)]),
     ...(more.style || {}),
   }));
   const LOG = { distr: 3 };
@@ -168,7 +185,7 @@
     const lines = [[1, "p99", "#e07b00", {}], [0, "p50", "#2f6fde", { dashed: runs.length > 1 }],
       [3, "max", "#c8372d", { faint: true, dashed: true }]].filter((it) => runs.length === 1 || it[0] !== 3);
     plot(title, note, lines.flatMap(([at, name, stroke, style]) => over(
-      (second) => (second[key][3] > 0 ? Math.max(second[key][at], 1) : null), { name, color: stroke, style },
+      (second) => (second[key][3] > 0 ? Math.max(second[key][at], 1) : null), { name, color: stroke, style, tail: true },
     )), time, { y: LOG });
   };
   const curve = (key, style) => runs.map((run, at) => ({
@@ -192,7 +209,7 @@
       ? "From the hand-over until the acknowledgement (closed loop)." : "From when a record was due until its acknowledgement.");
     latencyOver("End-to-end latency", "end_to_end", "From when a record was due until a consumer had it.");
     plot("Backlog", "Records due and not acknowledged, and acknowledged and not yet read by every group.",
-      over((second) => second.backlog), count);
+      over((second) => second.backlog, { tail: true }), count);
     plot("Failed records", "Refused, or not acknowledged in time, per second.",
       runs.some((run) => run.counts.failed) ? over((second) => second.failed) : [], count);
     plot("CPU of the broker's process", "100 % is one core.", over((second) => second.broker_cpu), share);
@@ -201,6 +218,7 @@
 
   notices();
   summary();
+  latencies();
   draw();
   environment();
   const save = place("save");

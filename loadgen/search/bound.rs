@@ -127,21 +127,28 @@ impl fmt::Display for Bound {
 mod tests {
     use super::*;
     use crate::measure::quantiles::Quantiles;
-    use crate::results::Second;
+    use crate::results::{Latencies, Second, Totals};
 
     /// A run of ten seconds at 1,000/s with every record at 5 ms.
     fn run() -> RunResult {
-        let mut run = RunResult::default();
-        run.measured_seconds = 10.0;
-        run.counts.due = 10_000;
-        run.counts.acked = 10_000;
-        run.latency.produce = Quantiles {
-            count: 10_000,
-            curve: vec![(0.5, 5_000_000), (1.0, 5_000_000)],
-            ..Quantiles::default()
-        };
-        run.seconds = vec![Second::default(); 10];
-        run
+        RunResult {
+            measured_seconds: 10.0,
+            counts: Totals {
+                due: 10_000,
+                acked: 10_000,
+                ..Totals::default()
+            },
+            latency: Latencies {
+                produce: Quantiles {
+                    count: 10_000,
+                    curve: vec![(0.5, 5_000_000), (1.0, 5_000_000)],
+                    ..Quantiles::default()
+                },
+                ..Latencies::default()
+            },
+            seconds: vec![Second::default(); 10],
+            ..RunResult::default()
+        }
     }
 
     fn held(run: &RunResult) -> Held {

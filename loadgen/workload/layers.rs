@@ -99,12 +99,12 @@ fn lay(name: String, written: &[Entry], mut faults: Vec<Fault>) -> Result<Loaded
     }
     let mut entries = Vec::new();
     for setting in SETTINGS {
-        let of_key = written.iter().filter(|entry| entry.key == setting.key);
+        let mut of_key = written.iter().filter(|entry| entry.key == setting.key);
         if setting.is_table() {
             entries.extend(of_key.cloned());
             continue;
         }
-        entries.push(of_key.last().cloned().unwrap_or_else(|| Entry {
+        entries.push(of_key.next_back().cloned().unwrap_or_else(|| Entry {
             key: setting.key.to_owned(),
             value: setting.default.to_owned(),
             origin: Origin::Default,

@@ -4,12 +4,15 @@
 use super::fault::{Fault, Origin, nearest};
 use super::layers::Entry;
 
+/// Keys with their values.
+type Settings = Vec<(&'static str, String)>;
+
 /// What a field becomes.
 enum Becomes {
     /// The setting of this key, with its text as it is.
     Same(&'static str),
     /// Settings made from its text.
-    Settings(fn(&str) -> Result<Vec<(&'static str, String)>, String>),
+    Settings(fn(&str) -> Result<Settings, String>),
     /// Nothing: it has no meaning here, or only that of our default.
     Nothing,
 }
@@ -66,8 +69,6 @@ pub fn items(text: &str, origin: &dyn Fn(usize) -> Origin, faults: &mut Vec<Faul
     }
     entries
 }
-
-type Settings = Vec<(&'static str, String)>;
 
 fn settings(line: &str) -> Result<Settings, (String, Option<String>)> {
     let flat = line
