@@ -32,6 +32,8 @@ struct Watch<'a> {
     samples: Vec<Sample>,
     seconds: Vec<Second>,
     broker_before: Option<(Instant, Used)>,
+    /// What belongs to the next sample.
+    carried: Sample,
 }
 
 /// Watches a run to its end.
@@ -55,6 +57,7 @@ pub(super) fn watch(
         samples: Vec::new(),
         seconds: Vec::new(),
         broker_before: None,
+        carried: Sample::default(),
     };
     watch.wait_until_ready(observe)?;
     let (started, start) = (SystemTime::now() + START_WAIT, Instant::now() + START_WAIT);
@@ -66,8 +69,7 @@ pub(super) fn watch(
     let cpu_before = watch.thread_cpu();
     let broker_before = plan.broker_pid.and_then(process::used);
     let end = begin + plan.workload.duration;
-    watch.samples.clear();
-    watch.seconds.clear();
+    watch.end_warm_up();
     watch.sleep_through(begin, end, &mut |second| {
         observe(&Progress::Measuring(second))
     });
@@ -150,6 +152,16 @@ impl Watch<'_> {
         }
     }
 
+    /// Leaves the warm-up behind. Records of the measured time that were answered before the watcher
+    /// woke are carried over; nothing else is in the histograms.
+    fn end_warm_up(&mut self) {
+        for mut sample in self.samples.drain(..) {
+            sample.counts = Counts::default();
+            self.carried.merge(&sample);
+        }
+        self.seconds.clear();
+    }
+
     /// Waits for what is on its way, as long as is allowed.
     fn drain(&mut self, observe: &mut dyn FnMut(&Progress)) {
         let begin = Instant::now();
@@ -179,7 +191,7 @@ impl Watch<'_> {
     }
 
     fn sample(&mut self, begin: Instant) -> Second {
-        let mut sample = Sample::default();
+        let mut sample = std::mem::take(&mut self.carried);
         for station in self.stations {
             sample.merge(&station.take());
         }
