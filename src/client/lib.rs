@@ -8,6 +8,9 @@ mod error;
 
 pub mod cluster;
 pub mod direct;
+pub mod producer;
+pub mod properties;
 
 pub use cluster::{Cluster, ClusterConfig, Route};
 pub use error::{BrokerError, Error, code_name};
+pub use properties::{AdminConfig, ConsumerConfig, ProducerConfig, Properties};

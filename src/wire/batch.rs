@@ -31,6 +31,12 @@ pub const CRC_FROM: usize = 21;
 pub const ATTRIBUTES_AT: usize = 21;
 /// Position of the largest timestamp (8 bytes).
 pub const MAX_TIMESTAMP_AT: usize = 35;
+/// Position of the producer id (8 bytes).
+pub const PRODUCER_ID_AT: usize = 43;
+/// Position of the producer epoch (2 bytes).
+pub const PRODUCER_EPOCH_AT: usize = 51;
+/// Position of the sequence of the first record (4 bytes).
+pub const BASE_SEQUENCE_AT: usize = 53;
 /// The only magic written and read.
 pub const MAGIC: i8 = 2;
 
@@ -461,6 +467,18 @@ pub fn set_crc(batch: &mut [u8]) {
     assert!(batch.len() >= HEADER_BYTES, "a batch has a header");
     let crc = crc32c::crc32c(&batch[CRC_FROM..]);
     put(batch, CRC_AT, crc.to_be_bytes());
+}
+
+/// Rewrites producer id, epoch and base sequence of a whole batch, and its checksum: a producer that
+/// gets a new epoch numbers anew what it has not sent yet.
+///
+/// # Panics
+/// When `batch` is shorter than a header.
+pub fn set_producer(batch: &mut [u8], id: i64, epoch: i16, base_sequence: i32) {
+    put(batch, PRODUCER_ID_AT, id.to_be_bytes());
+    put(batch, PRODUCER_EPOCH_AT, epoch.to_be_bytes());
+    put(batch, BASE_SEQUENCE_AT, base_sequence.to_be_bytes());
+    set_crc(batch);
 }
 
 fn put<const N: usize>(batch: &mut [u8], at: usize, value: [u8; N]) {

@@ -249,18 +249,25 @@ impl Snappy {
     }
 }
 
-/// Compresses the records of a batch as the Java client does.
-pub(crate) fn compress(compression: Compression, records: &[u8]) -> io::Result<Vec<u8>> {
+/// Compresses the records of a batch as the Java client does, behind what `out` holds.
+pub(crate) fn compress(
+    compression: Compression,
+    records: &[u8],
+    mut out: Vec<u8>,
+) -> io::Result<Vec<u8>> {
     match compression {
-        Compression::None => Ok(records.to_vec()),
+        Compression::None => {
+            out.extend_from_slice(records);
+            Ok(out)
+        }
         Compression::Gzip => {
             let level = flate2::Compression::default();
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+            let mut encoder = flate2::write::GzEncoder::new(out, level);
             encoder.write_all(records)?;
             encoder.finish()
         }
         Compression::Snappy => {
-            let mut out = JAVA_SNAPPY_HEADER.to_vec();
+            out.extend_from_slice(&JAVA_SNAPPY_HEADER);
             let mut encoder = snap::raw::Encoder::new();
             for block in records.chunks(JAVA_SNAPPY_BLOCK) {
                 let block = encoder.compress_vec(block).map_err(io::Error::other)?;
@@ -274,10 +281,13 @@ pub(crate) fn compress(compression: Compression, records: &[u8]) -> io::Result<V
             let frame = lz4_flex::frame::FrameInfo::new()
                 .block_size(lz4_flex::frame::BlockSize::Max64KB)
                 .block_mode(lz4_flex::frame::BlockMode::Independent);
-            let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(frame, Vec::new());
+            let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(frame, out);
             encoder.write_all(records)?;
             encoder.finish().map_err(io::Error::other)
         }
-        Compression::Zstd => zstd::stream::encode_all(records, zstd::DEFAULT_COMPRESSION_LEVEL),
+        Compression::Zstd => {
+            zstd::stream::copy_encode(records, &mut out, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+            Ok(out)
+        }
     }
 }

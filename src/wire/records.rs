@@ -204,6 +204,7 @@ fn record_bounds(bytes: &[u8]) -> Result<Option<(usize, usize)>, RecordsError> {
 type Range = std::ops::Range<usize>;
 
 const VARINT_BYTES_MAX: usize = 5;
+const VARLONG_BYTES_MAX: usize = 10;
 
 /// The fields of a record's body, as positions in it.
 struct Fields {
@@ -399,7 +400,7 @@ impl Walk {
     }
 }
 
-/// Builds one batch of magic 2, with base offset 0, as a producer does.
+/// Builds one batch of magic 2, with base offset 0, as a producer does: in the buffer that is sent.
 #[derive(Debug, Clone)]
 pub struct BatchBuilder {
     compression: Compression,
@@ -410,12 +411,20 @@ pub struct BatchBuilder {
     base_timestamp: i64,
     max_timestamp: i64,
     count: i32,
-    records: BytesMut,
+    /// Room for the header, then the records.
+    out: BytesMut,
 }
 
 impl BatchBuilder {
     /// An empty batch without producer id.
     pub fn new(compression: Compression) -> Self {
+        Self::with_capacity(compression, HEADER_BYTES)
+    }
+
+    /// An empty batch with room for so many bytes, header included, before it has to grow.
+    pub fn with_capacity(compression: Compression, bytes: usize) -> Self {
+        let mut out = BytesMut::with_capacity(bytes.max(HEADER_BYTES));
+        out.put_bytes(0, HEADER_BYTES);
         Self {
             compression,
             attributes: compression.attributes(),
@@ -425,7 +434,7 @@ impl BatchBuilder {
             base_timestamp: -1,
             max_timestamp: -1,
             count: 0,
-            records: BytesMut::new(),
+            out,
         }
     }
 
@@ -463,19 +472,26 @@ impl BatchBuilder {
             self.max_timestamp = timestamp;
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
-        let mut body = BytesMut::new();
-        body.put_u8(0);
-        put_varlong(&mut body, timestamp.wrapping_sub(self.base_timestamp));
-        put_varint(&mut body, self.count);
-        put_nullable(&mut body, key);
-        put_nullable(&mut body, value);
-        put_varint(&mut body, length_of(headers.len()));
+        let delta = timestamp.wrapping_sub(self.base_timestamp);
+        let length = 1
+            + varlong_len(delta)
+            + varlong_len(i64::from(self.count))
+            + nullable_len(key)
+            + nullable_len(value)
+            + headers_len(headers);
+        let out = &mut self.out;
+        out.reserve(length + VARINT_BYTES_MAX);
+        put_varint(out, length_of(length));
+        out.put_u8(0);
+        put_varlong(out, delta);
+        put_varint(out, self.count);
+        put_nullable(out, key);
+        put_nullable(out, value);
+        put_varint(out, length_of(headers.len()));
         for (key, value) in headers {
-            put_nullable(&mut body, Some(key));
-            put_nullable(&mut body, *value);
+            put_nullable(out, Some(key));
+            put_nullable(out, *value);
         }
-        put_varint(&mut self.records, length_of(body.len()));
-        self.records.put_slice(&body);
         self.count += 1;
     }
 
@@ -491,23 +507,39 @@ impl BatchBuilder {
 
     /// Bytes of the batch so far, were it not compressed.
     pub fn uncompressed_bytes(&self) -> usize {
-        HEADER_BYTES + self.records.len()
+        self.out.len()
+    }
+
+    /// Bytes that a record adds at most, were it not compressed.
+    pub fn record_bytes_max(
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> usize {
+        let fields = nullable_len(key) + nullable_len(value) + headers_len(headers);
+        1 + VARINT_BYTES_MAX + VARLONG_BYTES_MAX + VARINT_BYTES_MAX + fields
     }
 
     /// Compresses the records and writes header and checksum.
-    pub fn finish(self) -> Result<Bytes, RecordsError> {
-        let compressed;
-        let content: &[u8] = if self.compression == Compression::None {
-            &self.records
-        } else {
-            compressed = compression::compress(self.compression, &self.records)
-                .map_err(|_| RecordsError::Corrupt)?;
-            &compressed
-        };
-        let total = HEADER_BYTES + content.len();
+    pub fn finish(mut self) -> Result<Bytes, RecordsError> {
+        if self.compression == Compression::None {
+            let mut out = std::mem::take(&mut self.out);
+            self.write_header(&mut out)?;
+            return Ok(out.freeze());
+        }
+        let records = &self.out[HEADER_BYTES..];
+        let mut out = Vec::with_capacity(HEADER_BYTES + records.len() / 2);
+        out.resize(HEADER_BYTES, 0);
+        let mut out = compression::compress(self.compression, records, out)
+            .map_err(|_| RecordsError::Corrupt)?;
+        self.write_header(&mut out)?;
+        Ok(out.into())
+    }
+
+    fn write_header(&self, batch: &mut [u8]) -> Result<(), RecordsError> {
         let length =
-            i32::try_from(total - batch::LENGTH_END).map_err(|_| RecordsError::TooLarge)?;
-        let mut out = BytesMut::with_capacity(total);
+            i32::try_from(batch.len() - batch::LENGTH_END).map_err(|_| RecordsError::TooLarge)?;
+        let mut out = &mut batch[..HEADER_BYTES];
         out.put_i64(0);
         out.put_i32(length);
         out.put_i32(-1);
@@ -521,10 +553,28 @@ impl BatchBuilder {
         out.put_i16(self.producer_epoch);
         out.put_i32(self.base_sequence);
         out.put_i32(self.count);
-        out.put_slice(content);
-        batch::set_crc(&mut out);
-        Ok(out.freeze())
+        batch::set_crc(batch);
+        Ok(())
     }
+}
+
+fn varlong_len(value: i64) -> usize {
+    let raw = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    let bits = 64 - (raw | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+fn nullable_len(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(1, |bytes| {
+        varlong_len(i64::from(length_of(bytes.len()))) + bytes.len()
+    })
+}
+
+fn headers_len(headers: &[(&[u8], Option<&[u8]>)]) -> usize {
+    let each = headers
+        .iter()
+        .map(|(key, value)| nullable_len(Some(key)) + nullable_len(*value));
+    varlong_len(i64::from(length_of(headers.len()))) + each.sum::<usize>()
 }
 
 fn put_varint(out: &mut BytesMut, value: i32) {

@@ -458,3 +458,31 @@ fn the_messages_of_errors_name_the_record() {
     assert_eq!(error.record_index(), Some(4));
     let _ = KafkaString::from(error.to_string());
 }
+
+#[test]
+fn a_batch_with_a_new_producer_reads_as_if_it_had_been_built_for_it() {
+    for compression in Compression::ALL {
+        let mut batch = example(compression).to_vec();
+        batch::set_producer(&mut batch, 8, 2, 41);
+        let built = builder(compression).producer(8, 2, 41).finish();
+        assert_eq!(built.expect("builds"), batch, "{compression:?}");
+    }
+}
+
+#[test]
+fn no_record_takes_more_bytes_than_was_said() {
+    for (key, value) in [
+        (None, None),
+        (Some(&b"k"[..]), Some(&[7; 8_192][..])),
+        (Some(&[1; 63][..]), Some(&[1; 64][..])),
+    ] {
+        let headers = [(&b"header"[..], None), (&b""[..], Some(&[0; 127][..]))];
+        let mut builder = BatchBuilder::new(Compression::None);
+        builder.push(i64::MIN, key, value, &headers);
+        let before = builder.uncompressed_bytes();
+        builder.push(i64::MAX / 2, key, value, &headers);
+        let added = builder.uncompressed_bytes() - before;
+        let most = BatchBuilder::record_bytes_max(key, value, &headers);
+        assert!((added..added + 24).contains(&most), "{added} of {most}");
+    }
+}
