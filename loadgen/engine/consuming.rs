@@ -54,7 +54,7 @@ pub async fn run(
         }
         tokio::time::sleep(PHASE_WAIT).await;
     }
-    let mut reader = Reader::new(cluster, plan.clients.reader.clone(), positions);
+    let mut reader = Reader::new(cluster, plan.clients.consumer.clone(), positions);
     while !control.is_stopped() {
         match reader.poll().await {
             Err(error) => station.error(format!("consumer: {error}"), 1),

@@ -94,7 +94,7 @@ pub fn run(
     observe: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, Error> {
     let runtime = runtime()?;
-    let cluster_config = plan.clients.cluster.clone();
+    let cluster_config = plan.clients.consumer.cluster.clone();
     let (cluster, broker) = runtime.block_on(async {
         let cluster = Cluster::new(cluster_config);
         let broker = prepare::prepare(&cluster, &plan).await?;
@@ -163,14 +163,10 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         for index in (number..plan.workload.producers).step_by(of as usize) {
-            let producing = Producing::new(
-                plan,
-                control,
-                station,
-                connected(plan, station).await,
-                index,
-            );
-            tokio::task::spawn_local(producing.run());
+            match Producing::new(plan, control, station, index).await {
+                Ok(producing) => drop(tokio::task::spawn_local(producing.run())),
+                Err(error) => station.error(format!("producer {index}: {error}"), 1),
+            }
         }
         let consumers = plan.workload.groups * plan.workload.consumers;
         // Counted on from the producers, so that threads get equal shares.
@@ -196,7 +192,7 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
 
 /// The cluster with its first connection open and the topics known, so that neither is measured.
 async fn connected(plan: &Plan, station: &Station) -> Cluster {
-    let cluster = Cluster::new(plan.clients.cluster.clone());
+    let cluster = Cluster::new(plan.clients.consumer.cluster.clone());
     cluster.track(plan.topics.iter().map(String::as_str));
     if let Err(error) = cluster.refresh().await {
         station.error(error.to_string(), 1);

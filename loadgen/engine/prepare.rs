@@ -19,7 +19,7 @@ pub async fn prepare(cluster: &Cluster, plan: &Plan) -> Result<Broker, Error> {
     let partition = metadata.partition(&plan.topics[0], 0);
     let replicas = partition.map_or(1, |partition| partition.replicas.len());
     Ok(Broker {
-        bootstrap: plan.clients.cluster.bootstrap_servers.join(","),
+        bootstrap: plan.clients.consumer.cluster.bootstrap_servers.join(","),
         kind: durability::kind(&topic, &broker, &cluster_id),
         durability: durability::words(plan.workload.acks, &topic, replicas),
         configs: durability::telling(&topic),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Cluster;
+use client::Error;
 use fastrand::Rng;
 use tokio::sync::Semaphore;
 
@@ -54,13 +54,15 @@ pub struct Producing {
 
 impl Producing {
     /// The producer of this number. Its pool and its draws follow from the workload's seed.
-    pub fn new(
+    ///
+    /// # Errors
+    /// When its client cannot connect.
+    pub async fn new(
         plan: &Arc<Plan>,
         control: &Arc<Control>,
         station: &Arc<Station>,
-        cluster: Cluster,
         index: u32,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let workload = &plan.workload;
         let permits = Rc::new(Semaphore::new(workload.in_flight as usize));
         let seed = workload.seed.wrapping_add(u64::from(index) << 32);
@@ -70,9 +72,9 @@ impl Producing {
         };
         let topics = plan.topics.iter().map(topic).collect();
         let delivered = delivery(control.clone(), station.clone(), permits.clone());
-        let settings = plan.clients.sender.clone();
-        Self {
-            sender: Sender::new(cluster, settings, topics, seed, delivered),
+        let settings = plan.clients.producer.clone();
+        Ok(Self {
+            sender: Sender::new(settings, topics, seed, delivered).await?,
             keys: Keys::new(&workload.keys, seed ^ 1),
             pool: Pool::new(
                 workload.payload_size.largest(),
@@ -87,7 +89,7 @@ impl Producing {
             index,
             sequence: 0,
             permits,
-        }
+        })
     }
 
     /// Produces until the measured time is over.
@@ -104,7 +106,8 @@ impl Producing {
             Some(schedule) => self.open_loop(clock, schedule).await,
             None => self.closed_loop(clock).await,
         }
-        self.sender.flush();
+        // What is still on its way ends with the sender: it stays until all is decided.
+        self.sender.flush().await;
     }
 
     /// Produces what consumers will have to catch up with.
@@ -115,15 +118,11 @@ impl Producing {
             self.hand_over(UNMEASURED, UNMEASURED).await;
         }
         if wanted > 0 {
-            self.sender.flush();
+            self.sender.flush().await;
         }
     }
 
     async fn permit(&self) {
-        if self.permits.available_permits() == 0 {
-            // Everything that is allowed is on its way, or lingers: nothing more will fill the batches.
-            self.sender.flush();
-        }
         let permit = self.permits.acquire().await;
         permit.expect("the permits are never closed").forget();
     }

@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Cluster, Error, Route};
+use client::{Cluster, ConsumerConfig, Error, Route};
 use wire::batch::{self, BatchView};
 use wire::compression::Unfolding;
 use wire::messages::fetch_request::{FetchPartition, FetchRequestData, FetchTopic};
 use wire::messages::fetch_response::FetchResponseData;
 use wire::records::{Record, Records};
 use wire::{KafkaString, KafkaUuid};
-
-use super::settings::ReaderSettings;
 
 /// From this version on Fetch names topics by id.
 const FETCH_WITH_TOPIC_IDS: i16 = 13;
@@ -47,7 +45,7 @@ pub struct Fetched {
 #[derive(Debug)]
 pub struct Reader {
     cluster: Cluster,
-    settings: ReaderSettings,
+    settings: ConsumerConfig,
     positions: Vec<Position>,
     /// The partition that is asked for first, so that each gets its turn when answers are full.
     turn: usize,
@@ -55,7 +53,7 @@ pub struct Reader {
 
 impl Reader {
     /// A reader of these positions.
-    pub fn new(cluster: Cluster, settings: ReaderSettings, positions: Vec<Position>) -> Self {
+    pub fn new(cluster: Cluster, settings: ConsumerConfig, positions: Vec<Position>) -> Self {
         cluster.track(positions.iter().map(|position| &*position.topic));
         Self {
             cluster,
@@ -96,7 +94,7 @@ impl Reader {
             let connection = self.cluster.connection(Route::Node(leader)).await?;
             let version = connection.version::<FetchRequestData>()?;
             let request = self.request(leader, version);
-            let timeout = self.settings.request_timeout + self.settings.max_wait;
+            let timeout = self.settings.cluster.request_timeout + self.settings.fetch_max_wait;
             answers.push(connection.enqueue(version, &request, timeout)?);
         }
         let mut fetched = Vec::new();
@@ -118,8 +116,8 @@ impl Reader {
         for position in &self.positions {
             let leader = self.leader(position).ok_or_else(|| Error::Timeout {
                 what: format!("a leader of {}-{}", position.topic, position.partition).into(),
-                waited: Duration::ZERO,
-                setting: "metadata.max.age.ms",
+                waited: FAILED_WAIT,
+                setting: "how often the reader asks again",
             })?;
             leaders.push(leader);
         }
@@ -141,7 +139,7 @@ impl Reader {
                 .with_current_leader_epoch(-1)
                 .with_fetch_offset(position.offset)
                 .with_log_start_offset(-1)
-                .with_partition_max_bytes(self.settings.partition_bytes_max);
+                .with_partition_max_bytes(limit(self.settings.max_partition_fetch_bytes));
             match names.iter().position(|name| *name == &*position.topic) {
                 Some(at) => topics[at].partitions.push(partition),
                 None => {
@@ -150,12 +148,13 @@ impl Reader {
                 }
             }
         }
-        let max_wait_ms = i32::try_from(self.settings.max_wait.as_millis()).unwrap_or(i32::MAX);
+        let max_wait_ms =
+            i32::try_from(self.settings.fetch_max_wait.as_millis()).unwrap_or(i32::MAX);
         FetchRequestData::default()
             .with_replica_id(-1)
             .with_max_wait_ms(max_wait_ms)
-            .with_min_bytes(self.settings.min_bytes)
-            .with_max_bytes(self.settings.max_bytes)
+            .with_min_bytes(limit(self.settings.fetch_min_bytes))
+            .with_max_bytes(limit(self.settings.fetch_max_bytes))
             .with_session_epoch(-1)
             .with_topics(topics)
     }
@@ -193,6 +192,10 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+fn limit(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
 /// A record with its offset, or that the batch at this offset is damaged, and where the next begins.

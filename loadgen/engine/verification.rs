@@ -98,7 +98,7 @@ pub fn verify(
     let local = tokio::task::LocalSet::new();
     let plan = Arc::new(plan);
     local.block_on(&runtime, async {
-        let cluster = Cluster::new(plan.clients.cluster.clone());
+        let cluster = Cluster::new(plan.clients.consumer.cluster.clone());
         let broker = prepare::prepare(&cluster, &plan).await?;
         let log: Shared = Rc::new(RefCell::new(Log {
             checker: Checker::default(),
@@ -174,10 +174,12 @@ async fn producer(plan: Arc<Plan>, log: Shared, clock: Clock, index: u32, stop: 
         partitions: workload.partitions,
     };
     let seed = workload.seed.wrapping_add(u64::from(index) << 32);
-    let cluster = Cluster::new(plan.clients.cluster.clone());
-    let settings = plan.clients.sender.clone();
+    let settings = plan.clients.producer.clone();
     let delivered = answered(log.clone(), waiting.clone());
-    let mut sender = Sender::new(cluster, settings, vec![topic], seed, delivered);
+    let Ok(mut sender) = Sender::new(settings, vec![topic], seed, delivered).await else {
+        log.borrow_mut().troubles += 1;
+        return;
+    };
     let mut pool = Pool::new(
         workload.payload_size.largest(),
         workload.compressibility,
@@ -216,8 +218,8 @@ async fn producer(plan: Arc<Plan>, log: Shared, clock: Clock, index: u32, stop: 
         };
         sender.send(sent, record).await;
     }
-    sender.flush();
-    let deadline = Instant::now() + plan.clients.sender.delivery_timeout + ANSWERS_WAIT;
+    sender.flush().await;
+    let deadline = Instant::now() + plan.clients.producer.delivery_timeout + ANSWERS_WAIT;
     while waiting.get() > 0 && Instant::now() < deadline {
         tokio::time::sleep(LOOK).await;
     }
@@ -258,7 +260,7 @@ async fn follow(plan: Arc<Plan>, cluster: Cluster, log: Shared) {
     let begin = vec![0; plan.workload.partitions.unsigned_abs() as usize];
     let mut reader = Reader::new(
         cluster,
-        plan.clients.reader.clone(),
+        plan.clients.consumer.clone(),
         positions(&plan, &begin),
     );
     loop {
@@ -315,7 +317,7 @@ async fn read_all(plan: &Plan, cluster: &Cluster, log: &Shared) -> Result<(), Er
         });
     }
     let positions = positions(plan, &starts);
-    let mut reader = Reader::new(cluster.clone(), plan.clients.reader.clone(), positions);
+    let mut reader = Reader::new(cluster.clone(), plan.clients.consumer.clone(), positions);
     let mut progress = Instant::now();
     loop {
         let behind = reader
