@@ -81,27 +81,36 @@ pub fn command() -> Command {
                     .exclusive(true),
             ),
         )
-        .subcommand(
-            Command::new("report")
-                .about("Make one HTML file from one or more results, side by side")
-                .arg(paths(
-                    "RESULT",
-                    "Results: directories written by run, or folders of them",
-                ))
-                .arg(option("output", 'o', "FILE", "The HTML file").default_value("report.html")),
-        )
-        .subcommand(
-            Command::new("compare")
-                .about("Compare two results, or two folders of repeated runs")
-                .arg(paths("RESULT", "Two results").num_args(2)),
-        )
-        .subcommand(
-            Command::new("null-broker")
+        .subcommands(reading())
+        .subcommands(controls())
+}
+
+/// The commands that read results and workloads.
+fn reading() -> [Command; 3] {
+    [
+        Command::new("report")
+            .about("Make one HTML file from one or more results, side by side")
+            .arg(paths(
+                "RESULT",
+                "Results: directories written by run, or folders of them",
+            ))
+            .arg(option("output", 'o', "FILE", "The HTML file").default_value("report.html")),
+        Command::new("compare")
+            .about("Compare two results, or two folders of repeated runs")
+            .arg(paths("RESULT", "Two results").num_args(2)),
+        Command::new("workloads")
+            .about("List the named workloads, or print one")
+            .arg(Arg::new("name").value_name("NAME")),
+    ]
+}
+
+/// What the generator is itself measured and checked against.
+fn controls() -> [Command; 2] {
+    [
+        Command::new("null-broker")
                 .about("Serve as a broker that answers at once and keeps nothing on disk, to measure the generator")
                 .arg(option("listen", None, "HOST:PORT", "Where").default_value("127.0.0.1:19092")),
-        )
-        .subcommand(
-            Command::new("proxy")
+        Command::new("proxy")
                 .about("Stand before a broker and harm what is acknowledged, to see that verify finds it")
                 .arg(option("listen", None, "HOST:PORT", "Where").default_value("127.0.0.1:19093"))
                 .arg(brokers())
@@ -111,12 +120,7 @@ pub fn command() -> Command {
                         .value_parser(value_parser!(u64).range(1..))
                         .default_value("100"),
                 ),
-        )
-        .subcommand(
-            Command::new("workloads")
-                .about("List the named workloads, or print one")
-                .arg(Arg::new("name").value_name("NAME")),
-        )
+    ]
 }
 
 fn option(

@@ -58,7 +58,9 @@ fn live(given: &ArgMatches) -> Result<ExitCode, Failure> {
         terminal::print(&format!("{} calls failed on the way\n", verified.troubles));
     }
     if verified.report.sent == 0 {
-        return Err(Failure::failed("no producer could send anything; look at the broker's log"));
+        return Err(Failure::failed(
+            "no producer could send anything; look at the broker's log",
+        ));
     }
     Ok(tell(&verified.report))
 }

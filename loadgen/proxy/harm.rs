@@ -1,7 +1,7 @@
 //! What can be done to a batch so that no broker notices. Pure.
 
-use bytes::Bytes;
-use wire::batch::BatchHeader;
+use bytes::{Bytes, BytesMut};
+use wire::batch::{self, BatchHeader, HEADER_BYTES};
 use wire::compression::Unfolding;
 use wire::records::{BatchBuilder, Record, Records};
 
@@ -26,6 +26,21 @@ pub const ALL: [(&str, Harm); 4] = [
     ("flip", Harm::Flip),
 ];
 
+/// Where a batch says who produced it: producer id, epoch and base sequence.
+const PRODUCER: std::ops::Range<usize> = 43..57;
+
+/// The batch as of a producer that is not idempotent: of one that is, a broker would notice what is
+/// missing or too much.
+pub fn anonymous(batch: &Bytes) -> Bytes {
+    if batch.len() < HEADER_BYTES {
+        return batch.clone();
+    }
+    let mut changed = BytesMut::from(&batch[..]);
+    changed[PRODUCER].fill(0xff);
+    batch::set_crc(&mut changed);
+    changed.freeze()
+}
+
 impl Harm {
     /// The harm of this name.
     pub fn named(name: &str) -> Option<Self> {
@@ -33,17 +48,10 @@ impl Harm {
         found.map(|(_, harm)| *harm)
     }
 
-    /// The batch, harmed; `None` when it cannot be: it has one record only, or is of an idempotent
-    /// producer, whose broker would notice.
+    /// The batch, harmed; `None` when it cannot be, because it has one record only.
     pub fn apply(self, batch: &Bytes) -> Option<Bytes> {
-        let header = BatchHeader::parse(batch)?;
-        if header.producer_id() >= 0 && matches!(self, Self::Drop | Self::Duplicate) {
-            return None;
-        }
-        let (id, epoch) = (header.producer_id(), header.producer_epoch());
-        let compression = header.compression()?;
-        let mut changed =
-            BatchBuilder::new(compression).producer(id, epoch, header.base_sequence());
+        let compression = BatchHeader::parse(batch)?.compression()?;
+        let mut changed = BatchBuilder::new(compression);
         let records: Result<Vec<Record>, _> =
             Records::open(batch, &Unfolding::default()).ok()?.collect();
         let mut records = records.ok()?;

@@ -152,13 +152,18 @@ impl Shared {
     }
 
     fn harm(&self, records: &mut Option<Bytes>) {
-        let Some(harmed) = records.as_ref().and_then(|batch| self.harm.apply(batch)) else {
+        let Some(batch) = records else {
+            return;
+        };
+        let harmed = self.harm.apply(batch);
+        *batch = harm::anonymous(batch);
+        let Some(harmed) = harmed else {
             return;
         };
         let number = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
         if number.is_multiple_of(self.every) {
             self.harmed.fetch_add(1, Ordering::Relaxed);
-            *records = Some(harmed);
+            *batch = harmed;
         }
     }
 
