@@ -54,8 +54,15 @@ fn live(given: &ArgMatches) -> Result<ExitCode, Failure> {
         "{} at {}; an acknowledgement means: {}\n",
         broker.kind, broker.bootstrap, broker.durability
     ));
-    if verified.troubles > 0 {
-        terminal::print(&format!("{} calls failed on the way\n", verified.troubles));
+    if !verified.troubles.is_empty() {
+        let kinds = verified.troubles.iter();
+        let kinds: Vec<String> = kinds
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        terminal::print(&format!(
+            "errors that were gone through: {}\n",
+            kinds.join(", ")
+        ));
     }
     if verified.report.sent == 0 {
         return Err(Failure::failed(

@@ -3,6 +3,7 @@
 //! right and wrong is the checker's.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,8 +51,8 @@ pub struct Verified {
     pub report: Report,
     /// The broker.
     pub broker: Broker,
-    /// What went wrong on the way and was gone through, by its last words.
-    pub troubles: u64,
+    /// What went wrong on the way and was gone through, and how often.
+    pub troubles: BTreeMap<String, u64>,
 }
 
 /// Everything that happens goes through here.
@@ -60,12 +61,17 @@ struct Log {
     history: Option<History>,
     failed: Option<std::io::Error>,
     standing: Standing,
-    troubles: u64,
+    troubles: BTreeMap<String, u64>,
 }
 
 type Shared = Rc<RefCell<Log>>;
 
 impl Log {
+    /// Counts an error by its kind: words with addresses and offsets would never repeat.
+    fn trouble(&mut self, error: &Error) {
+        *self.troubles.entry(error.name()).or_default() += 1;
+    }
+
     fn take(&mut self, event: Event) {
         match event {
             Event::Sent { .. } => self.standing.sent += 1,
@@ -105,14 +111,16 @@ pub fn verify(
             history,
             failed: None,
             standing: Standing::default(),
-            troubles: 0,
+            troubles: BTreeMap::new(),
         }));
         produce(&plan, &cluster, &log, interrupted, observe).await;
         read_all(&plan, &cluster, &log).await?;
         if !plan.workload.keep_topics {
             // What matters is known; a topic that stays is a trouble at most.
             let deleted = admin::delete_topics(&cluster, &plan.topics).await;
-            log.borrow_mut().troubles += u64::from(deleted.is_err());
+            if let Err(error) = deleted {
+                log.borrow_mut().trouble(&error);
+            }
         }
         drop(cluster);
         let log = Rc::try_unwrap(log)
@@ -176,9 +184,10 @@ async fn producer(plan: Arc<Plan>, log: Shared, clock: Clock, index: u32, stop: 
     let seed = workload.seed.wrapping_add(u64::from(index) << 32);
     let settings = plan.clients.producer.clone();
     let delivered = answered(log.clone(), waiting.clone());
-    let Ok(mut sender) = Sender::new(settings, vec![topic], seed, delivered).await else {
-        log.borrow_mut().troubles += 1;
-        return;
+    let sender = Sender::new(settings, vec![topic], seed, delivered).await;
+    let mut sender = match sender {
+        Ok(sender) => sender,
+        Err(error) => return log.borrow_mut().trouble(&error),
     };
     let mut pool = Pool::new(
         workload.payload_size.largest(),
@@ -230,7 +239,9 @@ fn answered(log: Shared, waiting: Rc<Cell<u64>>) -> Box<dyn Fn(Delivered<RecordI
     Box::new(move |delivered| {
         let mut log = log.borrow_mut();
         waiting.set(waiting.get().saturating_sub(delivered.tags.len() as u64));
-        log.troubles += u64::from(delivered.outcome.is_err());
+        if let Err(failure) = &delivered.outcome {
+            log.trouble(&failure.error);
+        }
         for (number, record) in (0..).zip(delivered.tags) {
             log.take(match &delivered.outcome {
                 Ok(base) if *base < 0 => Event::Acked { record, offset: -1 },
@@ -265,7 +276,7 @@ async fn follow(plan: Arc<Plan>, cluster: Cluster, log: Shared) {
     );
     loop {
         match reader.poll().await {
-            Err(_) => log.borrow_mut().troubles += 1,
+            Err(error) => log.borrow_mut().trouble(&error),
             Ok(fetched) => {
                 for fetched in fetched {
                     let at = &reader.positions()[fetched.position];
@@ -332,8 +343,8 @@ async fn read_all(plan: &Plan, cluster: &Cluster, log: &Shared) -> Result<(), Er
         let fetched = match reader.poll().await {
             Ok(fetched) => fetched,
             Err(error) if progress.elapsed() > FINAL_WAIT => return Err(error),
-            Err(_) => {
-                log.borrow_mut().troubles += 1;
+            Err(error) => {
+                log.borrow_mut().trouble(&error);
                 continue;
             }
         };
@@ -361,8 +372,8 @@ async fn persistently(
         match asked {
             Ok(offsets) => return Ok(offsets),
             Err(error) if Instant::now() > deadline => return Err(error),
-            Err(_) => {
-                log.borrow_mut().troubles += 1;
+            Err(error) => {
+                log.borrow_mut().trouble(&error);
                 cluster.request_refresh();
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }

@@ -77,33 +77,28 @@ impl Bound {
         let backlogs: Vec<u64> = run.seconds.iter().map(|second| second.backlog).collect();
         let growth = backlog::growth_per_second(&backlogs);
         let rate = run.counts.due as f64 / run.measured_seconds.max(1e-9);
-        let words = format!("{self}: {}", duration_text(found_ns));
-        if quantiles.count == 0 {
-            return (Held::No, "nothing was measured".to_owned());
-        }
-        if !run.invalid.is_empty() {
-            return (Held::Invalid, run.invalid.join("; "));
-        }
-        if run.counts.failed > 0 {
-            return (Held::No, format!("{} records failed", run.counts.failed));
-        }
-        if found_ns > self.most_ns {
-            return (Held::No, words);
-        }
-        if kept < KEPT_SHARE_MIN {
+        let broken = if quantiles.count == 0 {
+            Some("nothing was measured".to_owned())
+        } else if run.counts.failed > 0 {
+            Some(format!("{} records failed", run.counts.failed))
+        } else if found_ns > self.most_ns {
+            Some(format!("{self}: {}", duration_text(found_ns)))
+        } else if kept < KEPT_SHARE_MIN {
             let percent = kept * 100.0;
-            return (
-                Held::No,
-                format!("{percent:.1} % of the due records were acknowledged"),
-            );
+            Some(format!(
+                "{percent:.1} % of the due records were acknowledged"
+            ))
+        } else if growth > rate * GROWTH_SHARE_MAX {
+            Some(format!("the backlog grew by {growth:.0} records/s"))
+        } else {
+            None
+        };
+        match broken {
+            // Lateness of the generator only adds to a latency: what is within the bound is within it.
+            None => (Held::Yes, format!("{self}: {}", duration_text(found_ns))),
+            Some(words) if run.invalid.is_empty() => (Held::No, words),
+            Some(_) => (Held::Invalid, run.invalid.join("; ")),
         }
-        if growth > rate * GROWTH_SHARE_MAX {
-            return (
-                Held::No,
-                format!("the backlog grew by {growth:.0} records/s"),
-            );
-        }
-        (Held::Yes, words)
     }
 }
 
@@ -193,9 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_run_says_nothing_of_the_broker() {
+    fn an_invalid_run_that_is_slow_says_nothing_of_the_broker() {
         let mut invalid = run();
         invalid.invalid = vec!["late".to_owned()];
+        assert_eq!(held(&invalid), Held::Yes, "lateness made it no quicker");
+        invalid.latency.produce.curve = vec![(0.5, 5_000_000), (1.0, 50_000_000)];
         assert_eq!(held(&invalid), Held::Invalid);
     }
 }

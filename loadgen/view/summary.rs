@@ -8,6 +8,8 @@ use crate::verify::checker::Report;
 
 /// Width of a column of figures.
 const COLUMN: usize = 10;
+/// Bytes per second from which on the generator's cost per byte is told.
+const TELLING_BYTES: f64 = 50e6;
 /// Findings printed of a verification; the history has all.
 const FINDINGS_PRINTED: usize = 20;
 
@@ -102,7 +104,11 @@ fn generator(run: &RunResult) -> String {
     let shares: Vec<String> = shares
         .map(|share| format!("{:.0} %", share * 100.0))
         .collect();
-    let per = run.generator_cores_per_500_mb();
+    // Where little is moved, waking up is all that there is to pay, and scales with nothing.
+    let moved = run.counts.acked_bytes_per_second + run.counts.consumed_bytes_per_second;
+    let per = run
+        .generator_cores_per_500_mb()
+        .filter(|_| moved >= TELLING_BYTES);
     let per = per.map_or(String::new(), |cores| {
         format!("; {cores:.2} cores per 500 MB/s")
     });
