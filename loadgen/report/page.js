@@ -41,11 +41,11 @@
   const place = (id) => document.getElementById(id);
 
   // Tables: one column for each run.
-  const heading = (table) => {
+  const heading = (table, className = "number") => {
     const row = element(table, "tr");
     element(row, "th", "");
     runs.forEach((run, at) => {
-      const cell = element(row, "th", null, "number");
+      const cell = element(row, "th", null, className);
       element(cell, "span", null, "swatch").style.background = color(at);
       cell.appendChild(document.createTextNode(run.name));
     });
@@ -107,7 +107,7 @@
 
   const environment = () => {
     const table = element(place("environment"), "table");
-    heading(table);
+    heading(table, "");
     const text = "quiet";
     row(table, "broker", (run) => run.broker.kind, text);
     row(table, "an acknowledgement means", (run) => run.broker.durability, text);
@@ -200,7 +200,7 @@
 
   const draw = () => {
     plot("Throughput", "Records acknowledged per second.", over((second) => second.acked), count);
-    plot("Percentiles", "Up to the slowest record; each gridline to the right is a tenth of the records before it.",
+    plot("Percentiles", "Which share of the records took no longer. Each step to the right leaves a tenth of the records.",
       [...curve("produce", {}), ...curve("end_to_end", { dashed: true })], time, {
         x: LOG, y: LOG, xName: "percentile", xValue: (_, value) => percentile(value),
         xAxis: { splits: () => [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7], values: (_, at) => at.map((it) => (it == null ? "" : percentile(it))) },

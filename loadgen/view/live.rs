@@ -67,6 +67,9 @@ impl Live {
     fn figures(&self, second: &Second) -> Vec<String> {
         let label = |text: &str| self.paint.quiet(&format!("{text:<11}"));
         let latency = |name: &str, figures: &[u64; 4]| {
+            if figures[3] == 0 {
+                return format!("{}-", label(name));
+            }
             let [p50, p99, _, max] = figures.map(duration_text);
             format!("{}p50 {p50:<9} p99 {p99:<9} max {max}", label(name))
         };
@@ -134,6 +137,7 @@ mod tests {
             lines[2],
             "produce    p50 1.00 ms   p99 2.00 ms   max 4.00 ms"
         );
+        assert_eq!(lines[3], "end-to-end -");
         assert_eq!(lines[4], "backlog    12 records  3 failed");
     }
 }
