@@ -31,14 +31,20 @@ static BROKERS: AtomicU64 = AtomicU64::new(0);
 impl Broker {
     fn start() -> Self {
         if let Ok(bootstrap) = std::env::var("CORELOG_TEST_BOOTSTRAP") {
-            return Self { bootstrap, own: None };
+            return Self {
+                bootstrap,
+                own: None,
+            };
         }
         let number = BROKERS.fetch_add(1, Ordering::Relaxed);
         let name = format!("corelog-client-{}-{number}", std::process::id());
         let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let bootstrap = free_address().to_string();
         let child = launch(&data, &bootstrap);
-        Self { bootstrap, own: Some(Own { child, data }) }
+        Self {
+            bootstrap,
+            own: Some(Own { child, data }),
+        }
     }
 
     /// Kills it as a power cut would, and starts it again; false where it is not ours to kill.
@@ -66,10 +72,15 @@ impl Broker {
     async fn topic(&self, admin: &Admin, partitions: i32) -> String {
         static TOPICS: AtomicU64 = AtomicU64::new(0);
         let number = TOPICS.fetch_add(1, Ordering::Relaxed);
-        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a clock");
+        let since = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .expect("a clock");
         let name = format!("client-{}-{number}", since.as_micros());
         let topic = NewTopic::new(&name, partitions);
-        admin.create_topics(vec![topic], false).await.expect("asked")[0]
+        admin
+            .create_topics(vec![topic], false)
+            .await
+            .expect("asked")[0]
             .result
             .clone()
             .expect("created");
@@ -111,10 +122,20 @@ fn launch(data: &PathBuf, listen: &str) -> Child {
     child
 }
 
+/// Asks until the answer is yes, for 10 s.
+async fn eventually(ask: impl AsyncFn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !ask().await {
+        assert!(Instant::now() < until, "not within 10 s");
+    }
+}
+
 /// All values of a partition, in order, read batch by batch.
 async fn values(bootstrap: &str, topic: &str, partition: i32) -> Vec<(i64, String)> {
     let address = bootstrap.parse().expect("an address");
-    let mut connection = client::direct::Connection::connect(address).await.expect("connects");
+    let mut connection = client::direct::Connection::connect(address)
+        .await
+        .expect("connects");
     let mut found = Vec::new();
     let mut offset = 0;
     loop {
@@ -144,15 +165,25 @@ async fn every_codec_and_acks_delivers_each_record_once_and_in_order() {
         let producer = broker.producer(|config| config.compression = compression);
         let mut deliveries = Vec::new();
         for i in 0..5_000 {
-            let record = ProducerRecord::to(topic.as_str()).key("k").value(format!("v{i}"));
+            let record = ProducerRecord::to(topic.as_str())
+                .key("k")
+                .value(format!("v{i}"));
             deliveries.push(producer.send(record).await.expect("taken"));
         }
         for (offset, delivery) in (0..).zip(deliveries) {
             let known = delivery.await.expect("written");
-            assert_eq!((known.partition, known.offset), (0, Some(offset)), "{compression:?}");
+            assert_eq!(
+                (known.partition, known.offset),
+                (0, Some(offset)),
+                "{compression:?}"
+            );
         }
         let expected: Vec<_> = (0..5_000).map(|i| (i, format!("v{i}"))).collect();
-        assert_eq!(values(&broker.bootstrap, &topic, 0).await, expected, "{compression:?}");
+        assert_eq!(
+            values(&broker.bootstrap, &topic, 0).await,
+            expected,
+            "{compression:?}"
+        );
     }
 }
 
@@ -169,13 +200,12 @@ async fn acks_1_says_the_offset_and_acks_0_does_not() {
         let record = ProducerRecord::to(topic.as_str()).value("x");
         let known = producer.send_and_wait(record).await.expect("sent");
         assert_eq!(known.offset, offset);
-        producer.close(Duration::from_secs(10)).await.expect("all decided");
+        producer
+            .close(Duration::from_secs(10))
+            .await
+            .expect("all decided");
     }
-    let until = Instant::now() + Duration::from_secs(10);
-    while values(&broker.bootstrap, &topic, 0).await.len() < 2 {
-        assert!(Instant::now() < until, "acks=0 arrives, too");
-        tokio::task::yield_now().await;
-    }
+    eventually(async || values(&broker.bootstrap, &topic, 0).await.len() == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,14 +220,20 @@ async fn many_tasks_share_a_producer_and_a_small_buffer() {
         tasks.spawn(async move {
             for i in 0..2_000 {
                 let record = ProducerRecord::to(topic.as_str()).key(format!("{task}"));
-                producer.send(record.value(format!("{task}-{i}"))).await.expect("taken");
+                producer
+                    .send(record.value(format!("{task}-{i}")))
+                    .await
+                    .expect("taken");
             }
         });
     }
     tasks.join_all().await;
     producer.flush().await;
     let metrics = producer.metrics();
-    assert_eq!((metrics.records_acknowledged, metrics.record_errors), (16_000, 0));
+    assert_eq!(
+        (metrics.records_acknowledged, metrics.record_errors),
+        (16_000, 0)
+    );
     assert_eq!((metrics.buffer_bytes, metrics.requests_in_flight), (0, 0));
     let mut next = [0; 8];
     for partition in 0..4 {
@@ -223,7 +259,12 @@ async fn idempotence_outlives_a_killed_broker_without_loss_or_duplicate() {
             return;
         }
         let record = ProducerRecord::to(topic.as_str()).partition(i % 2);
-        deliveries.push(producer.send(record.value(format!("{i}"))).await.expect("taken"));
+        deliveries.push(
+            producer
+                .send(record.value(format!("{i}")))
+                .await
+                .expect("taken"),
+        );
     }
     for delivery in deliveries {
         delivery.await.expect("written");
@@ -241,7 +282,10 @@ async fn what_can_never_be_written_fails_with_kafkas_name_for_it() {
     let admin = broker.admin();
     let producer = broker.producer(|config| config.max_block = Duration::from_secs(5));
     let topic = NewTopic::new("small", 1).config("max.message.bytes", "500");
-    let _ = admin.create_topics(vec![topic], false).await.expect("asked");
+    let _ = admin
+        .create_topics(vec![topic], false)
+        .await
+        .expect("asked");
     let record = ProducerRecord::to("small").value(vec![0; 2_000]);
     let error = producer.send_and_wait(record).await.expect_err("too large");
     assert_eq!(error.name(), "MESSAGE_TOO_LARGE");
@@ -254,10 +298,20 @@ async fn what_can_never_be_written_fails_with_kafkas_name_for_it() {
         delivery.await.expect("written in parts");
     }
     let record = ProducerRecord::to("no such name!").value("x");
-    let error = producer.send_and_wait(record).await.expect_err("no name for a topic");
-    assert_eq!(error.code(), Some(ErrorCode::InvalidTopicException), "{error}");
+    let error = producer
+        .send_and_wait(record)
+        .await
+        .expect_err("no name for a topic");
+    assert_eq!(
+        error.code(),
+        Some(ErrorCode::InvalidTopicException),
+        "{error}"
+    );
     let record = ProducerRecord::to("small").value(vec![0; 2 << 20]);
-    let error = producer.send_and_wait(record).await.expect_err("too large for a request");
+    let error = producer
+        .send_and_wait(record)
+        .await
+        .expect_err("too large for a request");
     assert!(matches!(error, Error::RecordTooLarge { .. }), "{error}");
 }
 
@@ -268,20 +322,39 @@ async fn topics_are_made_listed_described_grown_configured_and_deleted() {
     let name = broker.topic(&admin, 2).await;
     let topics = admin.list_topics().await.expect("listed");
     assert!(topics.iter().any(|topic| *topic.name == *name));
-    admin.create_partitions(&name, 5, false).await.expect("grown");
-    let described = admin.describe_topics(&[&name]).await.expect("asked");
-    let topic = described[0].result.as_ref().expect("described");
-    assert_eq!(topic.partitions.len(), 5);
+    admin
+        .create_partitions(&name, 5, false)
+        .await
+        .expect("grown");
+    // Kafka answers a change before each broker has heard of it.
+    eventually(async || {
+        let described = admin.describe_topics(&[&name]).await.expect("asked");
+        let topic = described[0].result.as_ref().expect("described");
+        topic.partitions.len() == 5
+    })
+    .await;
     let resource = ConfigResource::topic(&name);
     let set = vec![("retention.ms".to_owned(), Some("1234".to_owned()))];
-    admin.alter_config(&resource, set, false).await.expect("set");
-    let configs = admin.describe_config(&resource).await.expect("described");
-    let retention = configs.iter().find(|entry| entry.name == "retention.ms");
-    assert_eq!(retention.and_then(|entry| entry.value.as_deref()), Some("1234"));
+    admin
+        .alter_config(&resource, set, false)
+        .await
+        .expect("set");
+    eventually(async || {
+        let configs = admin.describe_config(&resource).await.expect("described");
+        let retention = configs.iter().find(|it| it.name == "retention.ms");
+        retention.and_then(|it| it.value.as_deref()) == Some("1234")
+    })
+    .await;
     let wrong = vec![("retention.ms".to_owned(), Some("x".to_owned()))];
-    let error = admin.alter_config(&resource, wrong, false).await.expect_err("no number");
+    let error = admin
+        .alter_config(&resource, wrong, false)
+        .await
+        .expect_err("no number");
     assert_eq!(error.code(), Some(ErrorCode::InvalidConfig));
-    let again = admin.create_topics(vec![NewTopic::new(&name, 1)], false).await.expect("asked");
+    let again = admin
+        .create_topics(vec![NewTopic::new(&name, 1)], false)
+        .await
+        .expect("asked");
     let error = again[0].result.as_ref().expect_err("exists");
     assert_eq!(error.code(), Some(ErrorCode::TopicAlreadyExists));
     let deleted = admin.delete_topics(&[&name, "none"]).await.expect("asked");
@@ -298,7 +371,9 @@ async fn offsets_are_found_by_time_and_records_deleted_before_one() {
     let producer = broker.producer(|_| {});
     let base = client::producer::timestamp_now() - 1_000_000;
     for i in 0..10 {
-        let record = ProducerRecord::to(topic.as_str()).value("x").timestamp(base + i * 1_000);
+        let record = ProducerRecord::to(topic.as_str())
+            .value("x")
+            .timestamp(base + i * 1_000);
         producer.send_and_wait(record).await.expect("written");
     }
     let offset = async |spec| {
@@ -311,7 +386,10 @@ async fn offsets_are_found_by_time_and_records_deleted_before_one() {
     assert_eq!(offset(OffsetSpec::MaxTimestamp).await, 9);
     assert_eq!(offset(OffsetSpec::Timestamp(base + 3_500)).await, 4);
     assert_eq!(offset(OffsetSpec::Timestamp(base + 99_000)).await, -1);
-    let deleted = admin.delete_records(&topic, &[(0, 4)]).await.expect("asked");
+    let deleted = admin
+        .delete_records(&topic, &[(0, 4)])
+        .await
+        .expect("asked");
     assert_eq!(*deleted[0].result.as_ref().expect("deleted"), 4);
     assert_eq!(offset(OffsetSpec::Earliest).await, 4);
 }
@@ -335,7 +413,10 @@ async fn without_a_broker_the_error_says_which_address_did_not_answer() {
     let mut config = ProducerConfig::to(&address);
     config.max_block = Duration::from_millis(500);
     let producer = Producer::new(config).expect("valid settings");
-    let error = producer.send(ProducerRecord::to("t")).await.expect_err("nobody there");
+    let error = producer
+        .send(ProducerRecord::to("t"))
+        .await
+        .expect_err("nobody there");
     assert!(error.to_string().contains(&address), "{error}");
     assert_eq!(error.name(), "BROKER_NOT_AVAILABLE");
 }

@@ -6,6 +6,7 @@
 
 mod error;
 
+pub mod admin;
 pub mod cluster;
 pub mod direct;
 pub mod producer;

@@ -129,8 +129,9 @@ impl Batch {
         let Content::Open(builder) = &mut self.content else {
             return None;
         };
-        if self.attempts > 0 || self.in_flight || self.records > 0 && self.bytes + most > bytes_max
-        {
+        // What was sent, or is a part of what was sent, keeps its records: they have their numbers.
+        let sent = self.attempts > 0 || self.in_flight || self.not_before.is_some();
+        if sent || self.records > 0 && self.bytes + most > bytes_max {
             return None;
         }
         builder.push(record.timestamp, record.key, record.value, record.headers);

@@ -78,8 +78,13 @@ impl SenderTask {
     /// Stops it; who still waits for a record is told that nobody sends it any more.
     fn stop(&self) {
         self.task.abort();
-        let fates = self.shared.accumulator().abort(&Error::Closed);
+        let mut accumulator = self.shared.accumulator();
+        accumulator.close();
+        let fates = accumulator.abort(&Error::Closed);
+        drop(accumulator);
         self.shared.tell(fates);
+        // Who waits for memory learns that there is nobody left to free it.
+        self.shared.memory_freed.notify_waiters();
     }
 }
 

@@ -429,6 +429,11 @@ fn a_batch_that_is_too_large_goes_on_in_parts_with_its_sequences() {
     let fates = script.answer(sent, ErrorCode::MessageTooLarge);
     assert_eq!(fates.len(), 1);
     fates[0].completion.complete(fates[0].outcome.clone());
+    let later = script.try_append(0, b"later").expect("taken");
+    assert_eq!(
+        later.index, 0,
+        "no part takes a record more: it has its numbers"
+    );
     let mut next = 0;
     let mut offset = 100;
     let mut offsets = HashMap::new();
@@ -448,7 +453,7 @@ fn a_batch_that_is_too_large_goes_on_in_parts_with_its_sequences() {
         offset += i64::from(records);
         offsets.insert(next, records);
     }
-    assert_eq!(next, 8);
+    assert_eq!(next, 8, "the later record lingers");
     assert!(offsets.len() > 1, "in parts");
     for record in records {
         let known = record
@@ -460,7 +465,10 @@ fn a_batch_that_is_too_large_goes_on_in_parts_with_its_sequences() {
             Some(100 + i64::from(record.index))
         );
     }
-    assert_eq!(script.accumulator.memory_used, 0);
+    assert_eq!(
+        script.accumulator.memory_used, 400,
+        "the later record's batch"
+    );
 }
 
 #[test]
