@@ -79,8 +79,8 @@ impl Alarm {
         })
     }
 
-    /// Waits until a moment. A wait that is given up rings an alarm later at most early: the next
-    /// wait looks at the time again.
+    /// Waits until a moment. A wait that was given up still rings: that is why each ring is held against
+    /// the time.
     pub async fn wait_until(&self, at: Instant) {
         while Instant::now() < at {
             self.bell.add(at, &self.rung);
