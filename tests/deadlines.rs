@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use broker::{Broker, DataDir, answers, number, raise_open_files};
-use client::{Acks, Connection};
+use client::direct::{Acks, Connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::Compression;
@@ -145,8 +145,13 @@ async fn a_crowd_that_sends_a_byte_and_waits_is_dropped_by_deadline_while_a_clie
     );
     assert!(answers(address).await, "a new client is answered after it");
     broker.assert_alive();
-    let left = broker.open_files();
-    assert!(left < files + 50, "{left} files stay open");
+    // A client sees the end of its connection before the broker has closed the descriptor.
+    let begun = Instant::now();
+    while broker.open_files() >= files + 50 {
+        let left = broker.open_files();
+        assert!(begun.elapsed() < LATE_MAX, "{left} files stay open");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Whether a connection is ended at once, before anything was said.

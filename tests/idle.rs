@@ -10,7 +10,7 @@ mod broker;
 use std::time::{Duration, Instant};
 
 use broker::{Broker, DataDir, number, raise_open_files};
-use client::Connection;
+use client::direct::Connection;
 
 const CONNECTIONS: usize = 1_000;
 const PARTITIONS: i32 = 1_000;

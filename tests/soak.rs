@@ -6,17 +6,17 @@
 //! finds out how much the broker takes, the rest runs at half of that. What a short run finds is
 //! printed only: a test that fails when the machine is busy is worth nothing.
 
+mod broker;
 #[path = "soak/load.rs"]
 mod load;
-#[path = "soak/process.rs"]
-mod process;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use broker::{Broker, DataDir};
 use load::{Load, Pace};
-use process::{Broker, Usage};
 
 /// A run from this length on is judged.
 const JUDGED: Duration = Duration::from_secs(600);
@@ -39,7 +39,8 @@ fn a_broker_at_half_load_stays_as_it_is() {
 }
 
 async fn soak(duration: Duration) {
-    let mut broker = Broker::start().await;
+    let data = DataDir::new("soak");
+    let mut broker = Broker::start_heard(&data, 2).await;
     let load = Arc::new(Load::new(broker.address));
     load.prepare().await;
     let tasks = load.clone().start();
@@ -62,7 +63,7 @@ async fn soak(duration: Duration) {
     while begun.elapsed() + calibration < duration {
         tokio::time::sleep(every).await;
         broker.assert_alive();
-        let usage = broker.usage();
+        let usage = Usage::of(&broker);
         let now = load.bytes_produced();
         let rate = (now - bytes) as f64 / at.elapsed().as_secs_f64();
         println!(
@@ -78,10 +79,46 @@ async fn soak(duration: Duration) {
     for task in tasks {
         task.await.expect("a client that goes on to the end");
     }
-    let late_turns = broker.stop();
+    let said = broker.terminate_heard();
+    let late_turns = said.lines().find_map(late_turns_told);
+    let late_turns = late_turns.expect("a stopping broker says how many turns were late");
     println!("{}, late turns {late_turns}", load.summary());
     judge(&samples, late_turns, duration);
     assert!(load.read.load(Ordering::Relaxed) > 0, "consumers read");
+}
+
+/// What the broker's process holds, and what it has used since its start.
+struct Usage {
+    resident_kib: u64,
+    descriptors: usize,
+    processor: Duration,
+}
+
+impl Usage {
+    fn of(broker: &Broker) -> Self {
+        Self {
+            resident_kib: broker.resident_kib(),
+            descriptors: broker.open_files(),
+            processor: broker.processor_time(),
+        }
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "resident {} KiB, {} descriptors, {:.1} s of CPU",
+            self.resident_kib,
+            self.descriptors,
+            self.processor.as_secs_f64(),
+        )
+    }
+}
+
+fn late_turns_told(line: &str) -> Option<u64> {
+    let (_, count) = line.split_once("turns later than 100 ms: ")?;
+    count.parse().ok()
 }
 
 /// Flat means: no higher in the last quarter than in the second, but for what comes and goes.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use broker::{Broker, DataDir, START_MAX, number};
 use bytes::Bytes;
-use client::{Acks, Connection};
+use client::direct::{Acks, Connection};
 use tokio::sync::{Mutex, MutexGuard};
 use wire::Compression;
 use wire::records::BatchBuilder;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use client::Connection;
+use client::direct::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
 const START_MAX: Duration = Duration::from_secs(20);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use client::{Acks, Connection};
+use client::direct::{Acks, Connection};
 use rustix::fs::{Advice, fadvise};
 use tokio::task::JoinSet;
 use wire::KafkaString;

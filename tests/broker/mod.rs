@@ -3,12 +3,13 @@
 #![allow(dead_code, reason = "each test needs some of it")]
 
 use std::fs;
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use client::Connection;
+use client::direct::Connection;
 
 /// How long a broker may take until its first answer, on any machine and under any load.
 pub const START_MAX: Duration = Duration::from_secs(20);
@@ -32,6 +33,15 @@ impl Broker {
 
     /// Likewise, with settings by their names in the environment.
     pub async fn start_with(data: &Path, shards: usize, settings: &[(&str, &str)]) -> Self {
+        Self::launch(data, shards, settings, Stdio::null()).await
+    }
+
+    /// Starts one whose last words [`Broker::terminate_heard`] gives.
+    pub async fn start_heard(data: &Path, shards: usize) -> Self {
+        Self::launch(data, shards, &[], Stdio::piped()).await
+    }
+
+    async fn launch(data: &Path, shards: usize, settings: &[(&str, &str)], stderr: Stdio) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = port.expect("a free port");
         let begun = Instant::now();
@@ -41,7 +51,7 @@ impl Broker {
             .arg("--data")
             .arg(data)
             .envs(settings.iter().copied())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .expect("the broker starts");
         let mut broker = Self {
@@ -72,6 +82,20 @@ impl Broker {
 
     /// Ends it by SIGTERM, which must be a success; returns how long that took.
     pub fn terminate(mut self) -> Duration {
+        self.end_by_signal()
+    }
+
+    /// Likewise; returns all that it has said.
+    pub fn terminate_heard(mut self) -> String {
+        self.end_by_signal();
+        let mut said = String::new();
+        let stderr = self.process.stderr.as_mut();
+        let read = stderr.map(|stderr| stderr.read_to_string(&mut said));
+        read.expect("it was heard from its start").expect("text");
+        said
+    }
+
+    fn end_by_signal(&mut self) -> Duration {
         let begun = Instant::now();
         let id = self.process.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status();

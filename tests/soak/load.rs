@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use client::{Acks, Connection};
+use client::direct::{Acks, Connection};
 use tokio::task::JoinHandle;
 use wire::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use wire::messages::delete_topics_request::DeleteTopicState;

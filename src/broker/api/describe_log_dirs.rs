@@ -62,7 +62,8 @@ pub async fn handle(context: &Context, request: DescribeLogDirsRequestData) -> H
     let directory = context.shard.metadata.identity.data_dir.clone();
     let space = rustix::fs::statvfs(&directory).ok();
     let bytes = |blocks: fn(&StatVfs) -> u64| {
-        let bytes = space.map(|it| blocks(&it).saturating_mul(it.f_frsize));
+        let bytes = space.as_ref();
+        let bytes = bytes.map(|it| blocks(it).saturating_mul(it.f_frsize));
         bytes.map_or(UNKNOWN, |it| i64::try_from(it).unwrap_or(i64::MAX))
     };
     let (total, usable) = (bytes(|it| it.f_blocks), bytes(|it| it.f_bavail));
