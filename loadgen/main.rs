@@ -1,7 +1,6 @@
-//! The load generator's command. Thin until the client library stands: says so and fails.
+//! The load generator's command.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    eprintln!("loadgen: no workload can be run yet; this version of corelog ships the broker only");
-    std::process::ExitCode::FAILURE
+    loadgen::command::main()
 }

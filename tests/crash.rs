@@ -4,14 +4,15 @@
 //! `CORELOG_CRASH_ROUNDS` sets how often it is killed (4; 50 for the whole proof), `CORELOG_CRASH_SEED`
 //! repeats a run's choices.
 
+mod broker;
+
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use broker::{Broker, DataDir, number};
 use bytes::Bytes;
 use client::direct::{Acks, Connection, Producer};
 use wire::Compression;
@@ -23,7 +24,6 @@ const PARTITIONS: usize = 20;
 const PRODUCERS: usize = 5;
 /// Batches of one partition that may be unanswered: as many as Kafka's idempotent producers allow.
 const IN_FLIGHT: usize = 5;
-const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// A linear congruential generator: the same choices from the same seed.
@@ -36,81 +36,6 @@ impl Choices {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
-    }
-}
-
-struct Broker {
-    process: Child,
-    address: SocketAddr,
-    data: PathBuf,
-}
-
-impl Broker {
-    /// Starts a broker and waits until it answers; returns how long that took.
-    async fn start(data: &Path, shards: usize) -> (Self, Duration) {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = port.expect("a free port");
-        let begun = Instant::now();
-        let process = Command::new(env!("CARGO_BIN_EXE_corelog"))
-            .arg("serve")
-            .args([
-                "--listen",
-                &address.to_string(),
-                "--shards",
-                &shards.to_string(),
-            ])
-            .arg("--data")
-            .arg(data)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the broker starts");
-        let mut broker = Self {
-            process,
-            address,
-            data: data.to_owned(),
-        };
-        loop {
-            if let Ok(mut connection) = Connection::connect(address).await
-                && connection.api_versions().await.is_ok()
-            {
-                return (broker, begun.elapsed());
-            }
-            assert!(
-                broker.process.try_wait().expect("a child").is_none(),
-                "the broker ended"
-            );
-            assert!(begun.elapsed() < START_MAX, "the broker does not answer");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    fn kill(mut self) -> PathBuf {
-        self.process.kill().expect("it runs");
-        self.process.wait().expect("it ends");
-        std::mem::take(&mut self.data)
-    }
-
-    fn terminate(mut self) -> (PathBuf, Duration) {
-        let begun = Instant::now();
-        let id = self.process.id().to_string();
-        let sent = Command::new("kill")
-            .args(["-TERM", &id])
-            .status()
-            .expect("kill runs");
-        assert!(sent.success(), "the broker had ended by itself");
-        let status = self.process.wait().expect("it ends");
-        assert!(
-            status.success(),
-            "a stop by SIGTERM is no failure: {status}"
-        );
-        (std::mem::take(&mut self.data), begun.elapsed())
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -310,19 +235,9 @@ async fn verify(address: SocketAddr, loads: &[Load]) -> u64 {
 }
 
 fn seed() -> u64 {
-    let given = std::env::var("CORELOG_CRASH_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
+    let seed = number("CORELOG_CRASH_SEED", u64::from(std::process::id()));
     println!("CORELOG_CRASH_SEED={seed}");
     seed
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let name = format!("corelog-crash-{}-{name}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let _ = std::fs::remove_dir_all(&path);
-    path
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -336,27 +251,21 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[test]
 fn kill_9_loses_nothing_acknowledged_and_duplicates_nothing() {
-    let rounds = std::env::var("CORELOG_CRASH_ROUNDS")
-        .ok()
-        .and_then(|it| it.parse().ok());
-    let rounds: usize = rounds.unwrap_or(4);
+    let rounds: usize = number("CORELOG_CRASH_ROUNDS", 4);
     let seed = seed();
     runtime().block_on(async move {
         let mut choices = Choices(seed);
-        let data = scratch("kill");
-        let (mut broker, _) = Broker::start(&data, 2).await;
+        let data = DataDir::new("crash-kill");
+        let mut broker = Broker::start(&data, 2).await;
         let mut all = loads(broker.address, seed).await;
         for round in 1..=rounds {
             let for_ms = 50 + choices.below(500);
-            let (_, back) = under_load(broker, all, for_ms, Broker::kill).await;
-            all = back;
-            let (again, took) = Broker::start(&data, 1 + round % 2).await;
-            broker = again;
+            ((), all) = under_load(broker, all, for_ms, Broker::kill).await;
+            broker = Broker::start(&data, 1 + round % 2).await;
+            let took = broker.answered_after;
             let records = verify(broker.address, &all).await;
             println!("round {round}: killed after {for_ms} ms, answers {took:?} after its start, {records} records right");
         }
-        drop(broker);
-        std::fs::remove_dir_all(data).expect("cleans up");
     });
 }
 
@@ -364,17 +273,17 @@ fn kill_9_loses_nothing_acknowledged_and_duplicates_nothing() {
 fn sigterm_under_load_stops_in_time_and_loses_nothing() {
     let seed = seed();
     runtime().block_on(async move {
-        let data = scratch("term");
-        let (broker, took) = Broker::start(&data, 2).await;
+        let data = DataDir::new("crash-term");
+        let broker = Broker::start(&data, 2).await;
+        let took = broker.answered_after;
         println!("answers {took:?} after its start on an empty directory");
         let all = loads(broker.address, seed).await;
-        let ((_, took), all) = under_load(broker, all, 400, Broker::terminate).await;
+        let (took, all) = under_load(broker, all, 400, Broker::terminate).await;
         println!("stopped in {took:?}");
         assert!(took < STOP_MAX, "a stop takes {took:?}");
-        let (broker, took) = Broker::start(&data, 2).await;
+        let broker = Broker::start(&data, 2).await;
+        let took = broker.answered_after;
         let records = verify(broker.address, &all).await;
         println!("answers {took:?} after a clean stop, {records} records right");
-        drop(broker);
-        std::fs::remove_dir_all(data).expect("cleans up");
     });
 }

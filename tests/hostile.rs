@@ -2,15 +2,17 @@
 //! nothing of how it reads.
 //!
 //! `CORELOG_HOSTILE_FRAMES` sets how many mutated frames are sent (5,000), `CORELOG_HOSTILE_SEED`
-//! repeats a run's frames.
+//! repeats a run's frames. From 100,000 on what others notice of it is asserted too:
+//! `CORELOG_HOSTILE_FRAMES=1000000 cargo test --release --test hostile mutated -- --nocapture`
 
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+mod broker;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use broker::{Broker, DataDir, answers, number};
 use bytes::Bytes;
 use client::direct::{Acks, Connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,12 +28,19 @@ use wire::request::Request;
 use wire::response::{self, Response};
 use wire::{Compression, KafkaString, version};
 
-const ATTACKERS: u64 = 4;
+const ATTACKERS: usize = 4;
 /// How long an attacker listens before it sends its next frame.
 const LISTEN: Duration = Duration::from_millis(20);
 /// How long a good client waits at most, whatever others send.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-const START_MAX: Duration = Duration::from_secs(20);
+/// How often a good client produces and fetches.
+const GOOD_EVERY: Duration = Duration::from_millis(10);
+/// In so many rounds a good client comes as a new one once.
+const NEWCOMER_EVERY: i64 = 10;
+/// From so many frames on a run is a measurement.
+const MEASURED_FRAMES_MIN: usize = 100_000;
+/// How much slower the slowest hundredth of a good client's rounds may be under attack.
+const SLOWER_MAX: f64 = 2.0;
 /// Resident memory that a broker may take under all this, in KiB.
 const RESIDENT_KIB_MAX: u64 = 1 << 20;
 const GOOD_TOPIC: &str = "untouched";
@@ -70,71 +79,6 @@ impl Choices {
             }
         }
     }
-}
-
-struct Broker {
-    process: Child,
-    address: SocketAddr,
-    data: PathBuf,
-}
-
-impl Broker {
-    /// Starts a broker with two shards and waits until it answers.
-    async fn start(name: &str) -> Self {
-        let name = format!("corelog-hostile-{}-{name}", std::process::id());
-        let data = std::env::temp_dir().join(name);
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = port.expect("a free port");
-        let process = Command::new(env!("CARGO_BIN_EXE_corelog"))
-            .args(["serve", "--shards", "2", "--listen", &address.to_string()])
-            .arg("--data")
-            .arg(&data)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the broker starts");
-        let mut broker = Self {
-            process,
-            address,
-            data,
-        };
-        let begun = Instant::now();
-        while !answers(address).await {
-            broker.assert_alive();
-            assert!(begun.elapsed() < START_MAX, "the broker does not answer");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        broker
-    }
-
-    fn assert_alive(&mut self) {
-        let ended = self.process.try_wait().expect("a child");
-        assert!(ended.is_none(), "the broker ended: {ended:?}");
-    }
-
-    fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
-        let status = status.expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        number.and_then(|it| it.parse().ok()).expect("a number")
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.data);
-    }
-}
-
-/// Whether a new client gets its first answer in time.
-async fn answers(address: SocketAddr) -> bool {
-    let asked = timeout(ANSWER_MAX, async {
-        let mut connection = Connection::connect(address).await.ok()?;
-        connection.api_versions().await.ok()
-    });
-    matches!(asked.await, Ok(Some(_)))
 }
 
 /// A frame from a length of one's own choice.
@@ -243,30 +187,40 @@ async fn attack(address: SocketAddr, seed: u64, frames: usize) -> usize {
     answered
 }
 
-/// What an honest client does meanwhile: new connections, a produce, a fetch of it all.
-async fn good_client(address: SocketAddr, stop: &AtomicBool) -> usize {
-    let mut rounds = 0;
+/// What an honest client does meanwhile, on a schedule: a produce and a fetch of it. Returns how long
+/// each round took from when it was due, so that a stall counts for all who would have come in it.
+async fn good_client(address: SocketAddr, first: i64, stop: impl Fn(i64) -> bool) -> Vec<Duration> {
     let mut connection = Connection::connect(address).await.expect("connects");
-    while !stop.load(Ordering::Relaxed) || rounds == 0 {
-        assert!(answers(address).await, "a new client is not answered");
-        let begun = Instant::now();
+    let mut took = Vec::new();
+    let mut due = Instant::now();
+    for round in 0.. {
+        if round > 0 && stop(round) {
+            break;
+        }
+        tokio::time::sleep_until(due.into()).await;
         let offset = connection.produce(GOOD_TOPIC, 0, Acks::All, records(1));
         let offset = offset.await.expect("a produce succeeds");
-        assert_eq!(offset, i64::try_from(rounds).expect("few"));
+        assert_eq!(offset, first + round);
         let (_, batches) = connection
             .fetch(GOOD_TOPIC, 0, offset)
             .await
             .expect("a fetch succeeds");
         assert_eq!(batches.len(), 1, "what was produced is there");
-        assert!(begun.elapsed() < ANSWER_MAX, "the good client waits");
-        rounds += 1;
+        let late = due.elapsed();
+        assert!(late < ANSWER_MAX, "the good client waits {late:?}");
+        took.push(late);
+        due += GOOD_EVERY;
+        if round % NEWCOMER_EVERY == 0 {
+            assert!(answers(address).await, "a new client is not answered");
+        }
     }
-    rounds
+    took
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.and_then(|it| it.parse().ok()).unwrap_or(default)
+/// What all but a hundredth of the rounds stayed below.
+fn p99(mut rounds: Vec<Duration>) -> Duration {
+    rounds.sort();
+    rounds[(rounds.len() - 1) * 99 / 100]
 }
 
 async fn create_topics(address: SocketAddr) {
@@ -277,39 +231,70 @@ async fn create_topics(address: SocketAddr) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mutated_frames_neither_end_the_broker_nor_keep_others_waiting() {
-    let frames = number("CORELOG_HOSTILE_FRAMES", 5_000);
-    let seed = number("CORELOG_HOSTILE_SEED", u64::from(std::process::id()));
-    println!("CORELOG_HOSTILE_SEED={seed}");
-    let mut broker = Broker::start("mutated").await;
-    let address = broker.address;
-    create_topics(address).await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let good = tokio::spawn({
-        let stop = stop.clone();
-        async move { good_client(address, &stop).await }
-    });
-    let share = usize::try_from(frames.div_ceil(ATTACKERS)).expect("fits");
+/// Sends so many mutated frames from several attackers; returns how many were answered.
+async fn attack_by_all(address: SocketAddr, seed: u64, frames: usize) -> usize {
+    let share = frames.div_ceil(ATTACKERS);
     let attacks: Vec<_> = (0..ATTACKERS)
-        .map(|index| tokio::spawn(attack(address, seed.wrapping_add(index), share)))
+        .map(|index| tokio::spawn(attack(address, seed.wrapping_add(index as u64), share)))
         .collect();
     let mut answered = 0;
     for attack in attacks {
         answered += attack.await.expect("an attack runs to its end");
     }
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutated_frames_neither_end_the_broker_nor_keep_others_waiting() {
+    let frames = number("CORELOG_HOSTILE_FRAMES", 5_000);
+    let seed = number("CORELOG_HOSTILE_SEED", u64::from(std::process::id()));
+    println!("CORELOG_HOSTILE_SEED={seed}");
+    let data = DataDir::new("hostile-mutated");
+    let mut broker = Broker::start(&data, 2).await;
+    let address = broker.address;
+    create_topics(address).await;
+    let calm_rounds = (frames / 300).clamp(50, 3_000) as i64;
+    let calm = good_client(address, 0, |round| round == calm_rounds).await;
+    let before = broker.resident_kib();
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let good = tokio::spawn({
+        let stop = stop.clone();
+        good_client(address, calm_rounds, move |_| stop.load(Ordering::Relaxed))
+    });
+    let begun = Instant::now();
+    let answered = attack_by_all(address, seed, frames).await;
+    let lasted = begun.elapsed();
     stop.store(true, Ordering::Relaxed);
-    let rounds = good.await.expect("the good client is served throughout");
+    let attacked = good.await.expect("the good client is served throughout");
+    // What else the machine does passes: the calmer of before and after is the measure.
+    let first = calm_rounds + attacked.len() as i64;
+    let calm_again = good_client(address, first, |round| round == calm_rounds).await;
+
     assert!(answers(address).await, "a new client is answered after it");
     broker.assert_alive();
     let resident = broker.resident_kib();
-    println!("{frames} frames, {answered} answered; {rounds} good rounds; {resident} KiB resident");
+    let rounds = attacked.len();
+    let (calm, attacked) = (p99(calm).min(p99(calm_again)), p99(attacked));
+    let slower = attacked.as_secs_f64() / calm.as_secs_f64();
+    println!(
+        "{frames} frames in {lasted:?}, {answered} answered; {resident} KiB resident, {before} before"
+    );
+    println!(
+        "a good client's p99: {calm:?} in {calm_rounds} calm rounds, {attacked:?} in {rounds} under \
+         attack, x{slower:.2}"
+    );
     assert!(resident < RESIDENT_KIB_MAX, "{resident} KiB resident");
+    assert!(
+        frames < MEASURED_FRAMES_MIN || slower <= SLOWER_MAX,
+        "a good client is {slower:.2} times slower"
+    );
 }
 
 #[tokio::test]
 async fn impossible_frame_lengths_close_the_connection() {
-    let mut broker = Broker::start("lengths").await;
+    let data = DataDir::new("hostile-lengths");
+    let mut broker = Broker::start(&data, 2).await;
     for length in [-1, i32::MIN, i32::MAX, (100 << 20) + 1] {
         let frame = framed(length, &[0; 32]);
         assert!(
@@ -330,7 +315,8 @@ async fn impossible_frame_lengths_close_the_connection() {
 
 #[tokio::test]
 async fn huge_counts_in_small_frames_take_no_memory() {
-    let mut broker = Broker::start("counts").await;
+    let data = DataDir::new("hostile-counts");
+    let mut broker = Broker::start(&data, 2).await;
     let before = broker.resident_kib();
     for served in version::SERVED {
         for version in served.min..=served.max {
@@ -354,7 +340,8 @@ async fn huge_counts_in_small_frames_take_no_memory() {
 
 #[tokio::test]
 async fn unknown_apis_and_versions_are_refused_as_kafka_refuses_them() {
-    let mut broker = Broker::start("unknown").await;
+    let data = DataDir::new("hostile-unknown");
+    let mut broker = Broker::start(&data, 2).await;
     for (api, version) in [(999, 0), (-1, 0), (i16::MAX, 3), (3, 99), (19, -1)] {
         let header = [api, version].map(i16::to_be_bytes).concat();
         let frame = own_length(&[&header[..], &[0, 0, 0, 1, 0xff, 0xff, 0]].concat());
@@ -380,7 +367,8 @@ async fn unknown_apis_and_versions_are_refused_as_kafka_refuses_them() {
 /// all: small requests must not wait for it.
 #[tokio::test]
 async fn announced_frames_that_never_come_keep_nobody_waiting() {
-    let mut broker = Broker::start("announced").await;
+    let data = DataDir::new("hostile-announced");
+    let mut broker = Broker::start(&data, 2).await;
     create_topics(broker.address).await;
     // Ever smaller ones, so that they fill any limit to the last bytes.
     let mut holding = Vec::new();
@@ -400,8 +388,7 @@ async fn announced_frames_that_never_come_keep_nobody_waiting() {
     for _ in 0..4 {
         assert!(answers(broker.address).await, "a new client waits for them");
     }
-    let stop = AtomicBool::new(true);
-    assert_eq!(good_client(broker.address, &stop).await, 1);
+    assert_eq!(good_client(broker.address, 0, |_| true).await.len(), 1);
     broker.assert_alive();
     let resident = broker.resident_kib();
     assert!(resident < RESIDENT_KIB_MAX, "{resident} KiB resident");

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,15 @@ struct Share {
     senders: Vec<Sender<Mail>>,
 }
 
+/// The shards' threads, and what each counts of its late turns.
+struct Running {
+    executors: Vec<Executor>,
+    late: Vec<Arc<AtomicU64>>,
+}
+
+/// What a shard says once it can serve: where it counts its late turns, or what went wrong.
+type Outcome = Result<Arc<AtomicU64>, String>;
+
 /// What every shard is started with.
 #[derive(Clone)]
 struct Common {
@@ -142,7 +152,7 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
             plan.connections_per_address_max,
         ),
     };
-    let executors = start_shards(&threads, common, shares, plan.listener)?;
+    let Running { executors, late } = start_shards(&threads, common, shares, plan.listener)?;
     opened(&report);
     stop_on_signal(signals, &senders);
     for executor in executors {
@@ -150,6 +160,8 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
             .join()
             .map_err(|error| StartError::Other(error.to_string()))?;
     }
+    let late: u64 = late.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+    eprintln!("stopped; turns later than 100 ms: {late}");
     Ok(())
 }
 
@@ -159,7 +171,7 @@ fn start_shards(
     common: Common,
     shares: Vec<Started>,
     listener: TcpListener,
-) -> Result<Vec<Executor>, StartError> {
+) -> Result<Running, StartError> {
     let (started, outcomes) = mpsc::channel();
     let mut executors = Vec::with_capacity(shares.len());
     let mut listener = Some(listener);
@@ -183,14 +195,18 @@ fn start_shards(
         let shard = executors.len();
         executors.push(executor.map_err(|error| StartError::Shard { shard, error })?);
     }
+    drop(started);
+    let mut late = Vec::with_capacity(executors.len());
     for _ in &executors {
         let ended = |_| "a shard ended while it was starting".to_owned();
         let outcome = outcomes.recv().map_err(ended);
-        outcome
-            .and_then(|started| started)
-            .map_err(StartError::Other)?;
+        late.push(
+            outcome
+                .and_then(|started| started)
+                .map_err(StartError::Other)?,
+        );
     }
-    Ok(executors)
+    Ok(Running { executors, late })
 }
 
 /// Waits for a signal and tells the shards to stop; a second signal, or too long a stop, ends the
@@ -265,8 +281,9 @@ async fn shard_main(
     share: Share,
     mailbox: Bound<Mail>,
     listener: Option<TcpListener>,
-    started: mpsc::Sender<Result<(), String>>,
+    started: mpsc::Sender<Outcome>,
 ) {
+    let late_turns = reactor.late_turns();
     let shard = match prepare(reactor, &common, share).await {
         Ok(shard) => shard,
         Err(problem) => {
@@ -285,7 +302,7 @@ async fn shard_main(
             }
         }
     }
-    let _ = started.send(Ok(()));
+    let _ = started.send(Ok(late_turns));
     drop(started);
     let (serving, at) = (connections.clone(), shard.clone());
     let mailbox = shard

@@ -27,7 +27,8 @@ pub fn start(settings: Settings) -> Result<(), StartError> {
     let listener =
         TcpListener::bind(address).map_err(|error| StartError::Listen { address, error })?;
     let listen = listener.local_addr().unwrap_or(address);
-    let plan = plan(&settings, &data_dir, listener);
+    let connections_max = machine.connections_max(settings.shard_count());
+    let plan = plan(&settings, &data_dir, listener, connections_max);
     serve::run(plan, |opened| {
         let banner = Banner::new(&settings, &data_dir, machine, listen, recovery(opened));
         eprintln!("{banner}");
@@ -48,7 +49,12 @@ fn recovery(opened: &Opened) -> String {
     )
 }
 
-fn plan(settings: &Settings, data_dir: &DataDir, listener: TcpListener) -> Plan {
+fn plan(
+    settings: &Settings,
+    data_dir: &DataDir,
+    listener: TcpListener,
+    connections_max: usize,
+) -> Plan {
     let (network, topics) = (&settings.network, &settings.topics);
     let shards = settings.shard_count();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -66,6 +72,7 @@ fn plan(settings: &Settings, data_dir: &DataDir, listener: TcpListener) -> Plan 
         limits: Limits {
             frame_bytes_max: network.socket_request_max_bytes,
             request_memory_bytes: network.request_memory_bytes,
+            reply_memory_bytes: network.reply_memory_bytes,
             first_frame_wait: Duration::from_millis(network.first_frame_wait_ms),
             frame_wait: Duration::from_millis(network.frame_wait_ms),
             idle_wait: Duration::from_millis(network.connections_max_idle_ms),
@@ -73,7 +80,7 @@ fn plan(settings: &Settings, data_dir: &DataDir, listener: TcpListener) -> Plan 
             fetch_sessions_max: settings.fetch.sessions_max,
             drain_wait: Duration::from_millis(network.drain_wait_ms),
         },
-        connections_max: network.max_connections,
+        connections_max: network.max_connections.min(connections_max),
         connections_per_address_max: network.max_connections_per_ip,
         storage: storage::Settings {
             wal_extent_bytes: settings.wal.extent_bytes,

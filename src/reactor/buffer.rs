@@ -121,6 +121,12 @@ impl AppendBuf {
         self.len == 0
     }
 
+    /// What was written.
+    pub fn written(&self) -> &[u8] {
+        // SAFETY: initialised, and not written again: the writer only touches bytes beyond.
+        unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr(), self.len) }
+    }
+
     /// Bytes that fit in all.
     pub fn capacity(&self) -> usize {
         self.memory.capacity

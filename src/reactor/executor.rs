@@ -3,22 +3,18 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use glommio::{
     ExecutorJoinHandle, Latency, LocalExecutorBuilder, Placement, Shares, TaskQueueHandle,
 };
 
 use crate::ring::Ring;
+use crate::ring::park::Parker;
+use crate::tasks;
 
-/// A task that wakes this often keeps the executor from parking with runnable tasks for good.
-const TICK: Duration = Duration::from_millis(10);
-/// The same while nothing happens: a wake-up costs about 70 us, so 10 ms would be 0.7 % of a core.
-const IDLE_TICK: Duration = Duration::from_millis(100);
-/// A tick that comes this much later than asked for is a late turn.
-const LATE: Duration = Duration::from_millis(100);
 /// Background work gets this many shares to the 1000 of everything else.
 const BACKGROUND_SHARES: usize = 100;
 /// glommio's own buffers, which the data path does not use, in bytes.
@@ -73,13 +69,11 @@ impl Reactor {
 
     /// Runs a task with a small share of the core while other tasks want it.
     pub fn spawn_background(&self, task: impl Future<Output = ()> + 'static) {
-        // A task queue lives as long as its executor, so this cannot fail while a task runs.
-        glommio::spawn_local_into(task, self.background)
-            .expect("the background queue exists")
-            .detach();
+        tasks::spawn_background(task, self.background);
     }
 
-    /// Counts the turns that were late by more than 100 ms.
+    /// Counts the turns of the tasks that took longer than 100 ms, and the sleeps that ended so much
+    /// too late.
     pub fn late_turns(&self) -> Arc<AtomicU64> {
         self.late_turns.clone()
     }
@@ -103,13 +97,12 @@ where
     let (started, outcome) = mpsc::sync_channel(1);
     let handle = builder
         .spawn(move || async move {
-            match Ring::new(settings.ring_entries, settings.spin_before_park) {
+            match Ring::new(settings.ring_entries) {
                 Ok(ring) => {
                     started
                         .send(Ok(()))
                         .expect("the starter waits for the outcome");
-                    let reactor = reactor(ring);
-                    work(reactor).await;
+                    run(ring, settings.spin_before_park, work).await;
                 }
                 Err(error) => {
                     started
@@ -134,40 +127,38 @@ fn explained(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), crate::probe::explain(&error))
 }
 
-fn reactor(ring: Rc<Ring>) -> Reactor {
+/// Runs `work` with its parker and ends both.
+async fn run<F, Fut>(ring: Rc<Ring>, spin: Option<Duration>, work: F)
+where
+    F: FnOnce(Reactor) -> Fut + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
     let background = glommio::executor().create_task_queue(
         Shares::Static(BACKGROUND_SHARES),
         Latency::NotImportant,
         "background",
     );
     let late_turns = Arc::new(AtomicU64::new(0));
-    let counter = late_turns.clone();
-    let ticking = ring.clone();
-    spawn(async move {
-        let mut seen = 0;
-        loop {
-            let active = std::mem::replace(&mut seen, ticking.activity()) != seen;
-            let tick = if active { TICK } else { IDLE_TICK };
-            let asked = Instant::now();
-            glommio::timer::sleep(tick).await;
-            if asked.elapsed() > tick + LATE {
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+    let parker = Parker::new(ring.clone(), spin, late_turns.clone());
+    let finishing = ring.clone();
+    tasks::spawn(async move {
+        let reactor = Reactor {
+            ring: finishing.clone(),
+            background,
+            late_turns,
+        };
+        work(reactor).await;
+        finishing.finish();
     });
-    Reactor {
-        ring,
-        background,
-        late_turns,
-    }
+    parker.run().await;
 }
 
 /// Runs a task on the current executor; it goes on until it ends or the executor does.
 pub fn spawn(task: impl Future<Output = ()> + 'static) {
-    glommio::spawn_local(task).detach();
+    tasks::spawn(task);
 }
 
 /// Lets other tasks run, and timers and messages from other threads arrive. Long loops call it often.
 pub async fn yield_now() {
-    crate::ring::current().yield_turn().await;
+    glommio::executor().yield_task_queue_now().await;
 }

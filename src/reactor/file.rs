@@ -9,16 +9,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use io_uring::{opcode, types};
 
 use crate::buffer::{ALIGNMENT, AlignedBuf};
 use crate::executor::Reactor;
-use crate::ring::Ring;
+use crate::ring::{Operation, Ring};
 
 /// Buffers that one vectored write may carry.
 const VECTORS_MAX: usize = 1024;
+/// How far apart a range's pages are asked whether they can be read without waiting.
+const PROBE_STEP: usize = 128 << 10;
+/// How long to wait before another try when no descriptor is free, and how many tries go by between
+/// two warnings.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+const EXHAUSTED_WARNING_TRIES: u32 = 200;
 /// Bytes that one read-ahead operation asks for.
 const READ_AHEAD_STEP: usize = 512 << 10;
 
@@ -328,15 +335,29 @@ async fn read_into(
     Ok((done, buffer))
 }
 
+/// Opens, waiting for a free descriptor if there is none: what a log needs is worth waiting for, and
+/// failing would stop it for good.
 async fn open(ring: &Rc<Ring>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let path = c_path(path)?;
-    ring.open(path, |path| {
-        opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
-            .flags(flags)
-            .mode(0o644)
-            .build()
-    })
-    .await
+    let mut tries = 0_u32;
+    loop {
+        let opened = ring.open(path.clone(), |path| {
+            opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
+                .flags(flags)
+                .mode(0o644)
+                .build()
+        });
+        match opened.await {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                if tries.is_multiple_of(EXHAUSTED_WARNING_TRIES) {
+                    eprintln!("warning: {path:?} waits for a free file descriptor: {error}");
+                }
+                tries += 1;
+                ring.sleep_until(Instant::now() + EXHAUSTED_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {
@@ -420,17 +441,18 @@ impl PageFile {
     /// Whether all of these bytes are in the page cache, so that sending them cannot wait for the
     /// disk. Pages may still be evicted before they are sent: then that send waits.
     pub fn resident(&self, position: u64, len: usize) -> bool {
-        if len == 0 {
-            return true;
-        }
-        match self.cached_pages(position, len) {
-            Some(cached) => {
-                let page = ALIGNMENT as u64;
-                let pages = (position + len as u64).div_ceil(page) - position / page;
-                cached >= pages
-            }
-            None => self.ends_resident(position, len),
-        }
+        self.cached(position, len) && self.readable_now(position, len)
+    }
+
+    /// Whether the page cache has pages for all of these bytes, be they read already or on their way.
+    /// Says yes where the kernel cannot tell.
+    fn cached(&self, position: u64, len: usize) -> bool {
+        let page = ALIGNMENT as u64;
+        let pages = (position + len as u64).div_ceil(page) - position / page;
+        len == 0
+            || self
+                .cached_pages(position, len)
+                .is_none_or(|cached| cached >= pages)
     }
 
     /// cachestat(2), from kernel 6.5 on.
@@ -451,9 +473,12 @@ impl PageFile {
         (result == 0).then_some(counts[0])
     }
 
-    /// The fallback: a byte at each end that can be read without waiting.
-    fn ends_resident(&self, position: u64, len: usize) -> bool {
-        [position, position + len as u64 - 1].into_iter().all(|at| {
+    /// Whether a byte in so many, the first and the last can be read without waiting: pages that are
+    /// on their way count as cached too.
+    fn readable_now(&self, position: u64, len: usize) -> bool {
+        let last = len.checked_sub(1).map(|last| position + last as u64);
+        let probes = (position..position + len as u64).step_by(PROBE_STEP);
+        probes.chain(last).all(|at| {
             let mut byte = MaybeUninit::<u8>::uninit();
             let vector = libc::iovec {
                 iov_base: byte.as_mut_ptr().cast(),
@@ -465,18 +490,29 @@ impl PageFile {
         })
     }
 
-    /// Brings bytes into the page cache without holding up the executor, on whose thread this must
-    /// be called: the kernel is told of the whole range, then waited for piece by piece.
-    pub async fn read_ahead(&self, position: u64, len: usize) -> io::Result<()> {
-        let ring = crate::ring::current();
-        let advise = ring.submit(self.file.clone(), |file| {
+    /// Has the kernel bring bytes into the page cache, unless they are there, for whoever asks for them
+    /// next. Waits for nothing; a hint, whose failure shows nowhere. Only on an executor's thread.
+    pub fn prefetch(&self, position: u64, len: usize) {
+        if !self.cached(position, len) {
+            drop(self.advise(&crate::ring::current(), position, len));
+        }
+    }
+
+    fn advise(&self, ring: &Rc<Ring>, position: u64, len: usize) -> Operation<Arc<OwnedFd>> {
+        ring.submit(self.file.clone(), |file| {
             let len = i64::try_from(len).unwrap_or(i64::MAX);
             opcode::Fadvise::new(types::Fd(file.as_raw_fd()), len, libc::POSIX_FADV_WILLNEED)
                 .offset(position)
                 .build()
-        });
+        })
+    }
+
+    /// Brings bytes into the page cache without holding up the executor, on whose thread this must
+    /// be called: the kernel is told of the whole range, then waited for piece by piece.
+    pub async fn read_ahead(&self, position: u64, len: usize) -> io::Result<()> {
+        let ring = crate::ring::current();
         // Only a hint: its failure shows in the reads.
-        drop(advise);
+        drop(self.advise(&ring, position, len));
         let end = position + len as u64;
         let mut at = position;
         let mut scratch = AlignedBuf::new(len.clamp(1, READ_AHEAD_STEP));

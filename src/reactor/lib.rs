@@ -17,13 +17,14 @@
 //! is the outcome: bytes that a dropped receive takes out of the socket are gone, and a dropped write
 //! may or may not reach the disk.
 //!
-//! glommio runs the tasks, the timers and the shares between task queues. Sockets and files are on a
-//! second ring of the same thread (`ring.rs`), because their buffers must be shared between
-//! cores, and so that a write and its flush are one submission.
+//! glommio runs the tasks and the shares between task queues. Sockets, files, timers and sleeping are
+//! on a ring of our own (`ring.rs`, `ring/park.rs`): its buffers can be shared between cores, a write
+//! and its flush are one submission, and a wake-up is one system call.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod executor;
 mod ring;
+mod tasks;
 
 pub mod buffer;
 pub mod file;

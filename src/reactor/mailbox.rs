@@ -168,7 +168,7 @@ impl<T> Shared<T> {
 impl<T> Receiver<T> {
     /// Receives on this reactor's thread from now on.
     pub fn bind(mut self, reactor: &Reactor) -> Bound<T> {
-        let listening = reactor.ring().listen();
+        let listening = reactor.ring().bells().listen();
         let shared = self.shared.take().expect("a receiver is bound once");
         shared.lock().bell = Some(listening.bell());
         Bound { shared, listening }

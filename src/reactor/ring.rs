@@ -1,116 +1,35 @@
-//! The second io_uring of a core: submissions batched once per turn, completions handed to the
-//! futures that wait for them. Knows nothing of files or sockets.
-//!
-//! The ring signals an eventfd, which a task reads through glommio's own ring: so the executor sleeps
-//! in one place and wakes for both. The same eventfd is the alarm by which other threads wake it.
+//! The io_uring of a core: submissions batched, completions handed to the futures that wait for
+//! them. Knows nothing of files or sockets, nor when the core has nothing to do: see `park`.
 
+mod bells;
 mod buffers;
+pub(crate) mod park;
+mod timers;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use io_uring::{IoUring, cqueue, squeue};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
+use bells::Bells;
+pub(crate) use bells::{Bell, Listening};
 use buffers::Buffers;
+use timers::{Sleep, Timers};
 
 /// Completions that the kernel can queue, per submission slot.
 const COMPLETIONS_PER_SUBMISSION: u32 = 4;
 /// Completions taken from the ring before their tasks are woken.
 const DRAIN_BATCH: usize = 64;
-/// How long tasks may feed each other through this ring before glommio must look at its own: until
-/// it does, no timer fires. Its preemption timer would allow 100 ms, and cannot be shortened safely.
-const TURN_MAX: Duration = Duration::from_millis(1);
 /// Times that a full ring is retried before it is taken for broken.
 const FULL_RETRIES_MAX: usize = 100_000;
-
-/// Wakes an executor from any thread.
-pub(crate) struct Alarm {
-    event: OwnedFd,
-    /// The executor looks at its bells without being woken.
-    spinning: AtomicBool,
-}
-
-impl Alarm {
-    fn new() -> io::Result<Self> {
-        // Blocking, because glommio's read of it must wait in the kernel.
-        // SAFETY: eventfd takes no pointer; the descriptor is owned from here.
-        let event = unsafe {
-            let event = libc::eventfd(0, libc::EFD_CLOEXEC);
-            if event < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(event)
-        };
-        Ok(Self {
-            event,
-            spinning: AtomicBool::new(false),
-        })
-    }
-
-    /// Wakes the executor. Never blocks: the counter would have to reach 2^64-1.
-    pub(crate) fn ring(&self) {
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: the descriptor is open and the buffer is 8 readable bytes.
-        let written =
-            unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        assert!(
-            written == 8,
-            "an eventfd write failed: {}",
-            io::Error::last_os_error()
-        );
-    }
-}
-
-/// One thing to wait for that other threads may cause: a flag of its own on the shared alarm, so
-/// that only its task is woken, and a busy executor sees it without a system call.
-pub(crate) struct Bell {
-    rung: AtomicBool,
-    alarm: Arc<Alarm>,
-}
-
-impl Bell {
-    /// Wakes the task that waits for this bell.
-    pub(crate) fn ring(&self) {
-        // Either this sees `spinning` fall, or the spinner, which looks at the bells once more
-        // after it, sees this: both orders are sequentially consistent.
-        self.rung.store(true, Ordering::SeqCst);
-        if !self.alarm.spinning.load(Ordering::SeqCst) {
-            self.alarm.ring();
-        }
-    }
-}
-
-/// A place for the waker of a task that waits for a bell.
-pub(crate) struct Listening {
-    listener: Rc<Listener>,
-}
-
-struct Listener {
-    bell: Arc<Bell>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl Listening {
-    /// Wakes this task when the bell is rung.
-    pub(crate) fn register(&self, waker: &Waker) {
-        *self.listener.waker.borrow_mut() = Some(waker.clone());
-    }
-
-    /// What other threads ring.
-    pub(crate) fn bell(&self) -> Arc<Bell> {
-        self.listener.bell.clone()
-    }
-}
 
 /// What an operation came to: the kernel's result, its flags, and what the operation owned.
 pub(crate) struct Completed<K> {
@@ -169,18 +88,13 @@ pub(crate) struct Ring {
     uring: RefCell<IoUring>,
     slots: RefCell<Slots>,
     buffers: RefCell<Buffers>,
-    /// Submissions wait for the flusher.
-    dirty: Cell<bool>,
-    flusher: RefCell<Option<Waker>>,
     flying: Cell<usize>,
-    alarm: Arc<Alarm>,
-    listeners: RefCell<Vec<Weak<Listener>>>,
-    /// When glommio last looked at its own rings, as far as is known here.
-    turned: Cell<Instant>,
-    /// Tasks that yielded until glommio has looked at its own rings.
-    yielded: RefCell<Vec<Waker>>,
-    activity: Cell<u64>,
-    spinner: RefCell<Option<Waker>>,
+    bells: Bells,
+    timers: Rc<Timers>,
+    /// The executor's work is done: its own read of the alarm is the last operation.
+    finished: Cell<bool>,
+    /// That read has ended.
+    deaf: Cell<bool>,
 }
 
 thread_local! {
@@ -194,8 +108,8 @@ pub(crate) fn current() -> Rc<Ring> {
 }
 
 impl Ring {
-    /// Makes the ring and its tasks on the current executor.
-    pub(crate) fn new(entries: u32, spin: Option<Duration>) -> io::Result<Rc<Self>> {
+    /// Makes the ring of the current executor. Nothing moves in it before its parker runs.
+    pub(crate) fn new(entries: u32) -> io::Result<Rc<Self>> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -203,10 +117,6 @@ impl Ring {
             .setup_taskrun_flag()
             .setup_cqsize(entries * COMPLETIONS_PER_SUBMISSION)
             .build(entries)?;
-        let alarm = Arc::new(Alarm::new()?);
-        uring
-            .submitter()
-            .register_eventfd(alarm.event.as_raw_fd())?;
         let buffers = Buffers::register(&uring)?;
         let ring = Rc::new(Self {
             uring: RefCell::new(uring),
@@ -215,173 +125,74 @@ impl Ring {
                 free: Vec::new(),
             }),
             buffers: RefCell::new(buffers),
-            dirty: Cell::new(false),
-            flusher: RefCell::new(None),
             flying: Cell::new(0),
-            alarm,
-            listeners: RefCell::default(),
-            turned: Cell::new(Instant::now()),
-            yielded: RefCell::default(),
-            activity: Cell::new(0),
-            spinner: RefCell::default(),
+            bells: Bells::new()?,
+            timers: Rc::default(),
+            finished: Cell::new(false),
+            deaf: Cell::new(false),
         });
         CURRENT.with(|current| *current.borrow_mut() = Rc::downgrade(&ring));
-        let flushing = ring.clone();
-        crate::spawn(async move { flushing.flush_each_turn().await });
-        let waking = ring.clone();
-        if let Some(window) = spin {
-            let spinning = ring.clone();
-            crate::spawn(async move { spinning.spin_after_activity(window).await });
-        }
-        let event = ring.alarm.event.try_clone()?;
-        crate::spawn(async move { waking.wake_on_alarm(event).await });
+        let hearing = ring.clone();
+        crate::spawn(async move { hearing.hear_alarm().await });
         Ok(ring)
     }
 
-    pub(crate) fn listen(&self) -> Listening {
-        let bell = Arc::new(Bell {
-            rung: AtomicBool::new(false),
-            alarm: self.alarm.clone(),
-        });
-        let listener = Rc::new(Listener {
-            bell,
-            waker: RefCell::default(),
-        });
-        self.listeners.borrow_mut().push(Rc::downgrade(&listener));
-        Listening { listener }
+    /// What other threads wake tasks by.
+    pub(crate) fn bells(&self) -> &Bells {
+        &self.bells
     }
 
-    async fn flush_each_turn(&self) {
-        loop {
-            self.until_dirty().await;
-            self.enter();
-            if self.turned.get().elapsed() < TURN_MAX {
-                self.land();
-            }
-            // Otherwise the completions wait for the alarm, which the kernel has rung for them: the
-            // tasks run dry and glommio gets its turn.
-            self.answer_bells();
-            if self.dirty.get() {
-                glommio::executor().yield_task_queue_now().await;
-            }
+    pub(crate) fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// Waits until the monotonic clock has reached `deadline`.
+    pub(crate) fn sleep_until(&self, deadline: Instant) -> Sleep {
+        Sleep::new(self.timers.clone(), deadline)
+    }
+
+    /// Keeps a read of the alarm in flight, which ends the parker's sleep.
+    async fn hear_alarm(self: Rc<Self>) {
+        while !self.finished.get() {
+            let kept = (self.bells.alarm().event(), [0_u8; 8]);
+            let operation = self.submit(kept, |(event, buffer)| {
+                let event = types::Fd(event.as_raw_fd());
+                opcode::Read::new(event, buffer.as_mut_ptr(), 8).build()
+            });
+            let heard = operation.await.into_result();
+            assert!(heard.is_ok(), "an eventfd can be read");
         }
+        self.deaf.set(true);
     }
 
-    async fn wake_on_alarm(&self, event: OwnedFd) {
-        use std::os::fd::IntoRawFd;
-        // SAFETY: the descriptor is handed over; glommio closes it.
-        let event = unsafe { glommio::io::BufferedFile::from_raw_fd(event.into_raw_fd()) };
-        loop {
-            event.read_at(0, 8).await.expect("an eventfd can be read");
-            self.turned.set(Instant::now());
-            if self.flying.get() > 0 {
-                self.enter();
-                self.land();
-            }
-            self.answer_bells();
-            for waker in self.yielded.take() {
-                waker.wake();
-            }
-        }
+    /// The executor's work is done: nothing waits for this ring any more.
+    pub(crate) fn finish(&self) {
+        self.finished.set(true);
+        self.bells.alarm().ring();
     }
 
-    /// Looks for completions and bells for `window` after the last activity, instead of sleeping.
-    async fn spin_after_activity(&self, window: Duration) {
-        loop {
-            let mut seen = self.activity.get();
-            poll_fn(|context| {
-                if self.activity.get() != seen {
-                    return Poll::Ready(());
-                }
-                *self.spinner.borrow_mut() = Some(context.waker().clone());
-                Poll::Pending
-            })
-            .await;
-            self.alarm.spinning.store(true, Ordering::SeqCst);
-            let mut end = Instant::now() + window;
-            while Instant::now() < end {
-                if self.work_pending() {
-                    self.enter();
-                    self.land();
-                }
-                self.answer_bells();
-                if std::mem::replace(&mut seen, self.activity.get()) != seen {
-                    end = Instant::now() + window;
-                }
-                self.yield_turn().await;
-            }
-            self.alarm.spinning.store(false, Ordering::SeqCst);
-            self.answer_bells();
-        }
+    /// Whether its own last operation has ended after [`Ring::finish`].
+    pub(crate) fn is_quiet_for_ever(&self) -> bool {
+        self.deaf.get()
     }
 
-    fn work_pending(&self) -> bool {
+    /// Submissions that the kernel has not been given.
+    pub(crate) fn queued(&self) -> usize {
+        self.uring.borrow_mut().submission().len()
+    }
+
+    /// Whether entering would submit or land anything.
+    pub(crate) fn has_work(&self) -> bool {
         let mut uring = self.uring.borrow_mut();
-        uring.submission().taskrun() || !uring.completion().is_empty()
+        let submissions = uring.submission();
+        let waiting = !submissions.is_empty() || submissions.taskrun() || submissions.cq_overflow();
+        drop(submissions);
+        waiting || !uring.completion().is_empty()
     }
 
-    /// Rises with every submission, completion and bell.
-    pub(crate) fn activity(&self) -> u64 {
-        self.activity.get()
-    }
-
-    fn mark_active(&self) {
-        self.activity.set(self.activity.get() + 1);
-        if let Some(waker) = self.spinner.borrow_mut().take() {
-            waker.wake();
-        }
-    }
-
-    fn answer_bells(&self) {
-        self.listeners.borrow_mut().retain(|listener| {
-            let Some(listener) = listener.upgrade() else {
-                return false;
-            };
-            if listener.bell.rung.swap(false, Ordering::SeqCst)
-                && let Some(waker) = listener.waker.borrow_mut().take()
-            {
-                self.mark_active();
-                waker.wake();
-            }
-            true
-        });
-    }
-
-    /// Lets other tasks run; once a turn has taken [`TURN_MAX`], also glommio's own rings.
-    pub(crate) async fn yield_turn(&self) {
-        if self.turned.get().elapsed() < TURN_MAX {
-            self.answer_bells();
-            return glommio::executor().yield_task_queue_now().await;
-        }
-        let mut waits = false;
-        poll_fn(|context| {
-            if std::mem::replace(&mut waits, true) {
-                return Poll::Ready(());
-            }
-            let mut yielded = self.yielded.borrow_mut();
-            if yielded.is_empty() {
-                self.alarm.ring();
-            }
-            yielded.push(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-
-    async fn until_dirty(&self) {
-        poll_fn(|context| {
-            if self.dirty.get() {
-                return Poll::Ready(());
-            }
-            *self.flusher.borrow_mut() = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Submits what is queued and lets the kernel run this ring's deferred work.
-    fn enter(&self) {
-        self.dirty.set(false);
+    /// Submits what is queued and lets the kernel run this ring's deferred work; with `wait`, until
+    /// there is a completion or that much time has passed.
+    pub(crate) fn enter(&self, wait: Option<Duration>) {
         let mut uring = self.uring.borrow_mut();
         loop {
             let queued = {
@@ -389,37 +200,37 @@ impl Ring {
                 queue.sync();
                 queue.len()
             };
-            let queued = u32::try_from(queued).expect("a ring has fewer than 2^32 entries");
-            const GET_EVENTS: u32 = 1;
-            // SAFETY: no signal mask and no extended argument are passed.
-            let entered = unsafe {
-                uring
-                    .submitter()
-                    .enter::<libc::sigset_t>(queued, 0, GET_EVENTS, None)
+            let entered = match wait {
+                Some(wait) => {
+                    let limit = types::Timespec::from(wait);
+                    let arguments = types::SubmitArgs::new().timespec(&limit);
+                    uring.submitter().submit_with_args(1, &arguments)
+                }
+                None => {
+                    let count = u32::try_from(queued).expect("a ring has fewer than 2^32 entries");
+                    const GET_EVENTS: u32 = 1;
+                    // SAFETY: no signal mask and no extended argument are passed.
+                    unsafe {
+                        let submitter = uring.submitter();
+                        submitter.enter::<libc::sigset_t>(count, 0, GET_EVENTS, None)
+                    }
+                }
             };
             match entered.as_ref().map_err(io::Error::raw_os_error) {
-                Ok(taken) if *taken >= queued as usize => return,
+                Ok(taken) if *taken >= queued => return,
                 // The rest is still queued.
                 Ok(taken) if *taken > 0 => {}
-                Err(Some(libc::EINTR)) => {}
-                // The kernel is short of memory or of room for completions: land some, then retry.
-                Ok(_) | Err(Some(libc::EAGAIN | libc::EBUSY)) => return self.mark_dirty(),
+                Err(Some(libc::EINTR)) if wait.is_none() => {}
+                // Time is over or a signal came; or the kernel is short of memory or of room for
+                // completions: some are landed before the next try.
+                Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)) => return,
                 Err(_) => panic!("io_uring_enter: {entered:?}"),
             }
         }
     }
 
-    /// Has the flusher run at the end of this turn.
-    fn mark_dirty(&self) {
-        if !self.dirty.replace(true)
-            && let Some(waker) = self.flusher.borrow_mut().take()
-        {
-            waker.wake();
-        }
-    }
-
     /// Hands completions to their operations.
-    fn land(&self) {
+    pub(crate) fn land(&self) {
         loop {
             let mut batch = [(0_u64, 0_i32, 0_u32); DRAIN_BATCH];
             let mut taken = 0;
@@ -442,15 +253,10 @@ impl Ring {
                 break;
             }
         }
-        if self.uring.borrow_mut().submission().cq_overflow() {
-            // The kernel holds more completions than fitted; entering brings them in.
-            self.mark_dirty();
-        }
     }
 
     fn land_one(&self, index: usize, result: i32, flags: u32) {
         self.flying.set(self.flying.get() - 1);
-        self.mark_active();
         let mut slots = self.slots.borrow_mut();
         let Slot::Flying {
             kept,
@@ -547,7 +353,7 @@ impl Ring {
             if room >= entries {
                 return;
             }
-            self.enter();
+            self.enter(None);
             self.land();
         }
         panic!("the kernel takes no more submissions");
@@ -589,8 +395,6 @@ impl Ring {
             assert!(pushed.is_ok(), "room was made for the submission");
         }
         self.flying.set(self.flying.get() + 1);
-        self.mark_active();
-        self.mark_dirty();
         Operation {
             ring: self.clone(),
             index,

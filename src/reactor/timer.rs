@@ -5,15 +5,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Waits for at least `duration`. Must run on an executor.
 pub async fn sleep(duration: Duration) {
-    glommio::timer::sleep(duration).await;
+    sleep_until(Instant::now() + duration).await;
 }
 
 /// Waits until the monotonic clock has reached `deadline`. Must run on an executor.
 pub async fn sleep_until(deadline: Instant) {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if !left.is_zero() {
-        sleep(left).await;
-    }
+    crate::ring::current().sleep_until(deadline).await;
 }
 
 /// Nanoseconds of the monotonic clock since the process first asked. Never falls.

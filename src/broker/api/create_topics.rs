@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use logic::cluster::change::NewTopic;
+use logic::cluster::change::{self, NewTopic};
 use logic::cluster::config::describe_topic;
+use logic::cluster::{Image, Topic};
+use logic::ids::TopicId;
 use wire::messages::CreateTopicsRequestData;
 use wire::messages::create_topics_request::CreatableTopic;
 use wire::messages::create_topics_response::{
@@ -18,7 +20,7 @@ use crate::shard::controller::{Change, Mode};
 
 /// From this version on the answer describes the new topic.
 const FIRST_VERSION_WITH_DESCRIPTION: i16 = 5;
-/// Unknown, or not described: the topic is only validated.
+/// Unknown: the topic was refused.
 const UNKNOWN: i16 = -1;
 
 /// Answers one request.
@@ -54,10 +56,12 @@ pub async fn handle(context: &Context, request: CreateTopicsRequestData) -> Hand
             .expect("each topic that was asked for has an outcome");
         let (code, message) = topics::told(&outcome);
         let result = result.with_error_code(code).with_error_message(message);
-        if outcome.is_ok() {
-            describe(context, result)
-        } else {
-            result
+        if outcome.is_err() {
+            return result;
+        }
+        match mode {
+            Mode::Commit => describe_made(context, result),
+            Mode::Validate => describe_imagined(context, topic, result),
         }
     });
     let response = CreateTopicsResponseData::default().with_topics(results.collect());
@@ -83,17 +87,45 @@ fn new_topic(topic: &CreatableTopic) -> NewTopic {
     }
 }
 
-fn describe(context: &Context, result: CreatableTopicResult) -> CreatableTopicResult {
+fn describe_made(context: &Context, result: CreatableTopicResult) -> CreatableTopicResult {
+    let image = context.shard.metadata.image();
+    match image.topic_by_name(result.name.as_str()) {
+        Some(topic) => describe(context, &image, topic, result),
+        None => result,
+    }
+}
+
+/// What a topic that is only validated would be: it is made in a copy of the image.
+fn describe_imagined(
+    context: &Context,
+    topic: &CreatableTopic,
+    result: CreatableTopicResult,
+) -> CreatableTopicResult {
     let metadata = &context.shard.metadata;
-    let image = metadata.image();
-    let Some(topic) = image.topic_by_name(result.name.as_str()) else {
-        return result;
-    };
+    let mut image = metadata.image().clone();
+    let limits = &metadata.identity.limits;
+    let made = change::create_topic(&image, limits, &new_topic(topic), TopicId::ZERO);
+    made.iter()
+        .flatten()
+        .for_each(|record| image.replay(record));
+    match image.topic(TopicId::ZERO) {
+        Some(topic) => describe(context, &image, topic, result),
+        None => result,
+    }
+}
+
+fn describe(
+    context: &Context,
+    image: &Image,
+    topic: &Topic,
+    result: CreatableTopicResult,
+) -> CreatableTopicResult {
+    let metadata = &context.shard.metadata;
     if context.header.api_version < FIRST_VERSION_WITH_DESCRIPTION {
         return result.with_topic_id(topics::uuid(topic.id));
     }
     let described = describe_topic(
-        &image,
+        image,
         &metadata.identity.statics,
         metadata.identity.node,
         topic,

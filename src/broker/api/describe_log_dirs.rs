@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use logic::ids::PartitionId;
+use rustix::fs::StatVfs;
 use wire::KafkaString;
 use wire::messages::DescribeLogDirsRequestData;
 use wire::messages::describe_log_dirs_response::{
@@ -15,7 +16,7 @@ use wire::response::Response;
 use super::{Context, Handled};
 use crate::shard::mail::{Answer, Ask, ShardId};
 
-/// Unknown: the directory's space is not asked for here.
+/// The file system does not say.
 const UNKNOWN: i64 = -1;
 
 /// Answers one request.
@@ -59,11 +60,18 @@ pub async fn handle(context: &Context, request: DescribeLogDirsRequestData) -> H
             .with_partitions(partitions)
     });
     let directory = context.shard.metadata.identity.data_dir.clone();
+    let space = rustix::fs::statvfs(&directory).ok();
+    let bytes = |blocks: fn(&StatVfs) -> u64| {
+        let bytes = space.as_ref();
+        let bytes = bytes.map(|it| blocks(it).saturating_mul(it.f_frsize));
+        bytes.map_or(UNKNOWN, |it| i64::try_from(it).unwrap_or(i64::MAX))
+    };
+    let (total, usable) = (bytes(|it| it.f_blocks), bytes(|it| it.f_bavail));
     let result = DescribeLogDirsResult::default()
         .with_log_dir(KafkaString::from(directory))
         .with_topics(topics.collect())
-        .with_total_bytes(UNKNOWN)
-        .with_usable_bytes(UNKNOWN);
+        .with_total_bytes(total)
+        .with_usable_bytes(usable);
     let response = DescribeLogDirsResponseData::default().with_results(vec![result]);
     context.reply(&Response::DescribeLogDirs(response))
 }

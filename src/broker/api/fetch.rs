@@ -17,7 +17,7 @@ use wire::messages::fetch_response::{FetchResponseData, FetchableTopicResponse, 
 use wire::{ErrorCode, KafkaString, KafkaUuid};
 
 use super::{Context, Handled, topics};
-use crate::shard::calls::Call;
+use crate::shard::calls::Watch;
 use crate::shard::hosted::now;
 use crate::shard::mail::{Answer, Ask, Chunk, ReadItem, ReadLimits, ReadResult, Refused, ShardId};
 
@@ -78,9 +78,15 @@ async fn read_until(
     deadline: Instant,
 ) -> Vec<ReadResult> {
     loop {
+        let left = context.shard.budget_replies.left();
+        let limits = ReadLimits {
+            bytes_max: limits.bytes_max.min(left),
+            ..limits
+        };
         let results = read(context, items, limits).await;
         // A fetch of nothing at all still waits, or its client would spin.
-        let enough = !items.is_empty() && satisfied(&results, bytes_min);
+        let enough =
+            !items.is_empty() && satisfied(&results, bytes_min.min(limits.bytes_max.max(1)));
         if enough || bytes_min == 0 || now() >= deadline || context.shard.stopping() {
             return results;
         }
@@ -221,22 +227,20 @@ async fn read(context: &Context, items: &[Item], limits: ReadLimits) -> Vec<Read
 
 /// Waits until a high watermark passes what the results have seen, or the deadline.
 async fn wait(context: &Context, items: &[Item], results: &[ReadResult], deadline: Instant) {
-    let mut calls: Vec<Call> = by_owner(items)
+    let mut watches: Vec<Watch> = by_owner(items)
         .into_iter()
         .map(|(owner, places)| {
             let watches = places.into_iter().filter_map(|place| {
                 let (_, item) = items[place].as_ref().ok()?;
                 Some((item.partition, results[place].high_watermark))
             });
-            context
-                .shard
-                .ask(owner, Ask::Watch(watches.collect(), deadline.0))
+            context.shard.watch(owner, watches.collect(), deadline)
         })
         .collect();
     poll_fn(|task| {
-        let woken = calls
+        let woken = watches
             .iter_mut()
-            .any(|call| Pin::new(call).poll(task).is_ready());
+            .any(|watch| Pin::new(watch).poll(task).is_ready());
         if woken {
             Poll::Ready(())
         } else {
@@ -261,7 +265,11 @@ fn reply(context: &Context, fetch: Fetch, items: Vec<Item>, results: Vec<ReadRes
         .collect();
     let keys: Vec<PartitionKey> = fetch.wanted.iter().map(|it| it.key.clone()).collect();
     let mut sessions = context.shard.fetch_sessions.borrow_mut();
-    let fresh_id = getrandom::u32().map_or(NO_SESSION, |id| (id >> 1).cast_signed());
+    let fresh_id = if fetch.opens_session() {
+        getrandom::u32().map_or(NO_SESSION, |id| (id >> 1).cast_signed())
+    } else {
+        NO_SESSION
+    };
     let answer = match sessions.finish(now(), fetch, &returned, fresh_id) {
         Ok(answer) => answer,
         Err(error) => return refuse(context, session_error(error)),

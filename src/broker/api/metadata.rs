@@ -63,6 +63,7 @@ pub async fn handle(context: &Context, request: MetadataRequestData) -> Handled 
 async fn create_missing(context: &Context, asked: &[MetadataRequestTopic]) {
     let missing: Vec<NewTopic> = asked
         .iter()
+        .filter(|topic| topic.topic_id == KafkaUuid::ZERO)
         .filter_map(|topic| topic.name.as_ref())
         .filter(|name| context.shard.metadata.topic_id(name.as_str()).is_none())
         .filter(|name| change::check_name(name.as_str()).is_ok())
@@ -106,7 +107,9 @@ fn look_up(context: &Context, asked: MetadataRequestTopic) -> MetadataResponseTo
             .with_error_code(error.code())
             .with_topic_authorized_operations(NOT_ASKED)
     };
-    match asked.name {
+    // An id that is given wins: the Java client sends an empty name beside it.
+    let name = asked.name.filter(|_| asked.topic_id == KafkaUuid::ZERO);
+    match name {
         Some(name) => match image.topic_by_name(name.as_str()) {
             Some(topic) => found(topic),
             None => {

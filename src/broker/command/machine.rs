@@ -105,6 +105,11 @@ impl Machine {
         Ok(machine)
     }
 
+    /// Connections that the open files allow.
+    pub fn connections_max(&self, shards: usize) -> usize {
+        connections_for(self.open_files, shards as u64)
+    }
+
     fn warn(&self, settings: &Settings) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.direct_io.is_none() {
@@ -130,9 +135,10 @@ impl Machine {
         }
         if self.open_files < FILES_COMFORTABLE {
             warnings.push(format!(
-                "only {} files may be open, connections and partitions together; raise it \
+                "only {} files may be open, which allows {} connections; raise it \
                  (`ulimit -n 65536`, or LimitNOFILE=65536 in a systemd unit)",
-                self.open_files
+                self.open_files,
+                self.connections_max(settings.shard_count()),
             ));
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -224,6 +230,12 @@ fn mount_of(mounts: &str, path: &Path) -> Option<(PathBuf, String)> {
         .filter_map(parse)
         .filter(|(mount, _)| path.starts_with(mount))
         .max_by_key(|(mount, _)| mount.components().count())
+}
+
+/// Connections that so many open files allow: logs keep a quarter of them, and what a start needs.
+fn connections_for(open_files: u64, shards: u64) -> usize {
+    let others = open_files_need(shards).max(open_files / 4);
+    usize::try_from(open_files.saturating_sub(others)).unwrap_or(usize::MAX)
 }
 
 /// Whether a file system lives in memory.
@@ -333,6 +345,8 @@ mod tests {
         assert!(need.total() < 8 << 20, "8 MiB suffice for two shards");
         assert!(locked_memory_need(1, 64).rings >= 512 << 10);
         assert_eq!(compare(None, need).split(", ").last(), Some("no limit"));
+        assert_eq!(connections_for(open_files_need(1), 1), 0);
+        assert_eq!(connections_for(100_000, 2), 75_000);
         assert!(
             open_files_need(1) > 64,
             "64 open files are refused, not run into"

@@ -128,6 +128,8 @@ pub struct NetworkSettings {
     pub socket_request_max_bytes: usize,
     /// Bytes of memory per shard for requests; at least `socket_request_max_bytes`.
     pub request_memory_bytes: usize,
+    /// Bytes of records per shard in replies that are not sent yet.
+    pub reply_memory_bytes: usize,
     /// Milliseconds for a connection's first request to be there.
     pub first_frame_wait_ms: u64,
     /// Milliseconds for a request, once begun, to be complete.

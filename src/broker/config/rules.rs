@@ -55,6 +55,11 @@ pub const RULES: &[(&str, &str, Rule)] = &[
         "request_memory_bytes",
         Rule::Number(1024, 1024 * GIB),
     ),
+    (
+        "network",
+        "reply_memory_bytes",
+        Rule::Number(1024, 1024 * GIB),
+    ),
     ("network", "first_frame_wait_ms", Rule::Number(1, DAY_MS)),
     ("network", "frame_wait_ms", Rule::Number(1, DAY_MS)),
     (

@@ -2,7 +2,7 @@
 //! the length prefix of a frame and nothing of what is inside.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -14,6 +14,7 @@ use reactor::socket::Socket;
 
 use crate::api::{self, Client, Handled, Pending, Started};
 use crate::shard::budget::Reserved;
+use crate::shard::gate::Admitted;
 use crate::shard::mail::{Chunk, Placed};
 use crate::shard::{Limits, Shard};
 
@@ -23,6 +24,8 @@ const IN_FLIGHT_MAX: usize = 64;
 /// Frames up to this size share a receive buffer; a larger one is received into a buffer of its own,
 /// without a copy.
 const SHARED_FRAME_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of records in replies of one connection; the next request is not read before some are sent.
+const REPLY_BYTES_MAX: usize = 8 << 20;
 /// Chunks that one send gathers at most.
 const GATHER_CHUNKS_MAX: usize = 256;
 
@@ -34,16 +37,31 @@ pub struct Connection {
     replies: RefCell<VecDeque<Slot>>,
     /// The name of the reply slot at the front, so that a handler finds its own.
     front: Cell<u64>,
+    /// Requests in the broker, by reply slot: woken when nobody waits for their replies any more.
+    pending: RefCell<HashMap<u64, Waker>>,
+    /// Bytes of records in replies that are not sent.
+    reply_bytes: Cell<usize>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
     closing: Cell<bool>,
+    /// Its place among the connections that may be; free for another with its end.
+    _admitted: Admitted,
+    /// No whole frame has come yet.
+    expects_first: Cell<bool>,
     /// When the client is given up, in nanoseconds of the monotonic clock; see [`Connection::wait_for`].
     deadline: Cell<u64>,
 }
 
 enum Slot {
     Open,
-    Done(Handled, Option<Reserved>),
+    Done(Handled, Reserved),
+}
+
+/// Replies on their way out.
+struct Outgoing {
+    chunks: Vec<Chunk>,
+    /// The memory that they hold until they are sent.
+    reserved: Vec<Reserved>,
 }
 
 /// What the client is expected to do next, each with its own deadline.
@@ -64,9 +82,13 @@ impl Connection {
             client,
             replies: RefCell::default(),
             front: Cell::new(0),
+            pending: RefCell::default(),
+            reply_bytes: Cell::new(0),
             reader: RefCell::default(),
             writer: RefCell::default(),
             closing: Cell::new(false),
+            _admitted: placed.admitted,
+            expects_first: Cell::new(true),
             deadline: Cell::new(u64::MAX),
         });
         connection.expect(&Expect::First);
@@ -101,6 +123,8 @@ impl Connection {
         self.socket.shutdown();
         wake(&self.reader);
         wake(&self.writer);
+        let pending = self.pending.take();
+        pending.into_values().for_each(Waker::wake);
     }
 
     /// No reply is owed.
@@ -137,6 +161,19 @@ impl Connection {
             .set(reactor::timer::monotonic_nanos().saturating_add(nanos));
     }
 
+    /// A frame has begun. The first one on a connection has its own deadline, from the start.
+    fn expect_rest(&self) {
+        if !self.expects_first.get() {
+            self.expect(&Expect::Rest);
+        }
+    }
+
+    /// A whole frame has come.
+    fn expect_next(&self) {
+        self.expects_first.set(false);
+        self.expect(&Expect::Next);
+    }
+
     async fn read_requests(self: &Rc<Self>) -> io::Result<()> {
         let mut received = BytesMut::new();
         while let Some((frame, reserved)) = self.read_frame(&mut received).await? {
@@ -146,7 +183,7 @@ impl Connection {
             }
             let slot = self.open_slot();
             match api::start(&self.shard, &self.client, frame).await {
-                Started::Done(handled) => self.fill(slot, handled, Some(reserved)),
+                Started::Done(handled) => self.fill(slot, handled, reserved),
                 Started::Pending(future) => self.finish_later(slot, future, reserved),
             }
         }
@@ -156,8 +193,22 @@ impl Connection {
     fn finish_later(self: &Rc<Self>, slot: u64, future: Pending, reserved: Reserved) {
         let connection = self.clone();
         reactor::spawn(async move {
-            let handled = future.await;
-            connection.fill(slot, handled, Some(reserved));
+            let mut future = future;
+            let handled = poll_fn(|context| {
+                if connection.closing.get() {
+                    return Poll::Ready(None);
+                }
+                let handled = future.as_mut().poll(context);
+                if handled.is_pending() {
+                    let mut pending = connection.pending.borrow_mut();
+                    pending.insert(slot, context.waker().clone());
+                }
+                handled.map(Some)
+            });
+            if let Some(handled) = handled.await {
+                connection.pending.borrow_mut().remove(&slot);
+                connection.fill(slot, handled, reserved);
+            }
         });
     }
 
@@ -171,6 +222,9 @@ impl Connection {
                     Err(torn())
                 };
             }
+            if received.len() < 4 {
+                self.expect_rest();
+            }
         }
         let length = received.get_i32();
         let length = usize::try_from(length)
@@ -182,7 +236,7 @@ impl Connection {
                 io::Error::new(io::ErrorKind::InvalidData, problem)
             })?;
         if received.len() < length {
-            self.expect(&Expect::Rest);
+            self.expect_rest();
         }
         if length <= SHARED_FRAME_BYTES_MAX {
             while received.len() < length {
@@ -193,7 +247,7 @@ impl Connection {
             // Only now: what is announced and never comes holds nothing that others wait for.
             let reserved = self.shard.budget_small.reserve(length).await;
             let frame = received.split_to(length).freeze();
-            self.expect(&Expect::Next);
+            self.expect_next();
             return Ok(Some((frame, reserved)));
         }
         let reserved = self.shard.budget.reserve(length).await;
@@ -201,14 +255,16 @@ impl Connection {
         let have = received.len().min(length);
         frame.extend_from_slice(&received.split_to(have));
         let frame = self.socket.recv_exact(frame, length - have).await?;
-        self.expect(&Expect::Next);
+        self.expect_next();
         Ok(Some((frame.freeze(), reserved)))
     }
 
     /// Waits until one more request may be in the broker.
     async fn room(&self) {
         poll_fn(|context| {
-            if self.closing.get() || self.replies.borrow().len() < IN_FLIGHT_MAX {
+            let room = self.replies.borrow().len() < IN_FLIGHT_MAX
+                && self.reply_bytes.get() < REPLY_BYTES_MAX;
+            if self.closing.get() || room {
                 return Poll::Ready(());
             }
             *self.reader.borrow_mut() = Some(context.waker().clone());
@@ -223,9 +279,17 @@ impl Connection {
         self.front.get() + replies.len() as u64 - 1
     }
 
-    fn fill(&self, slot: u64, handled: Handled, reserved: Option<Reserved>) {
+    fn fill(&self, slot: u64, handled: Handled, reserved: Reserved) {
         let front = self.front.get();
         let index = usize::try_from(slot - front).expect("a reply slot is filled once");
+        let held = match &handled {
+            Handled::Reply(chunks) => chunks.iter().map(Chunk::memory_bytes).sum(),
+            Handled::Nothing | Handled::Close => 0,
+        };
+        // The request is no longer needed, its reply is now what holds memory.
+        drop(reserved);
+        self.reply_bytes.set(self.reply_bytes.get() + held);
+        let reserved = self.shard.budget_replies.take(held);
         let mut replies = self.replies.borrow_mut();
         replies[index] = Slot::Done(handled, reserved);
         if index == 0 {
@@ -234,9 +298,9 @@ impl Connection {
     }
 
     async fn write_replies(&self) -> io::Result<()> {
-        while let Some(chunks) = self.ready_replies().await {
-            let mut gathered: Vec<Bytes> = Vec::with_capacity(chunks.len());
-            for chunk in chunks {
+        while let Some(outgoing) = self.ready_replies().await {
+            let mut gathered: Vec<Bytes> = Vec::with_capacity(outgoing.chunks.len());
+            for chunk in outgoing.chunks {
                 match chunk {
                     Chunk::Memory(bytes) => gathered.push(bytes),
                     Chunk::File {
@@ -250,6 +314,9 @@ impl Connection {
                 }
             }
             self.send(&mut gathered).await?;
+            let sent: usize = outgoing.reserved.iter().map(Reserved::bytes).sum();
+            self.reply_bytes.set(self.reply_bytes.get() - sent);
+            wake(&self.reader);
         }
         Ok(())
     }
@@ -262,28 +329,26 @@ impl Connection {
     }
 
     /// The replies that are ready at the front, gathered; `None` when the connection ends.
-    async fn ready_replies(&self) -> Option<Vec<Chunk>> {
+    async fn ready_replies(&self) -> Option<Outgoing> {
         poll_fn(|context| {
             if self.closing.get() {
                 return Poll::Ready(None);
             }
-            let mut chunks = Vec::new();
+            let (mut chunks, mut reserved) = (Vec::new(), Vec::new());
             let mut replies = self.replies.borrow_mut();
-            while chunks.len() < GATHER_CHUNKS_MAX
-                && matches!(replies.front(), Some(Slot::Done(..)))
-            {
-                let Some(Slot::Done(handled, _reserved)) = replies.pop_front() else {
-                    break;
-                };
-                self.front.set(self.front.get() + 1);
-                match handled {
-                    Handled::Reply(reply) => chunks.extend(reply),
-                    Handled::Nothing => {}
-                    Handled::Close if chunks.is_empty() => return Poll::Ready(None),
-                    Handled::Close => {
-                        replies.push_front(Slot::Done(Handled::Close, None));
-                        self.front.set(self.front.get() - 1);
-                        break;
+            while chunks.len() < GATHER_CHUNKS_MAX {
+                match replies.front() {
+                    Some(Slot::Done(Handled::Close, _)) if chunks.is_empty() => {
+                        return Poll::Ready(None);
+                    }
+                    None | Some(Slot::Open | Slot::Done(Handled::Close, _)) => break,
+                    Some(Slot::Done(..)) => {}
+                }
+                if let Some(Slot::Done(handled, held)) = replies.pop_front() {
+                    self.front.set(self.front.get() + 1);
+                    reserved.push(held);
+                    if let Handled::Reply(reply) = handled {
+                        chunks.extend(reply);
                     }
                 }
             }
@@ -292,7 +357,7 @@ impl Connection {
                 *self.writer.borrow_mut() = Some(context.waker().clone());
                 return Poll::Pending;
             }
-            Poll::Ready(Some(chunks))
+            Poll::Ready(Some(Outgoing { chunks, reserved }))
         })
         .await
     }

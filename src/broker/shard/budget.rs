@@ -1,4 +1,5 @@
-//! Memory for requests, reserved before a body is read. Knows nothing of what the bytes mean.
+//! Memory for requests, reserved before a body is read, and for the replies to them. Knows nothing of
+//! what the bytes mean.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -6,11 +7,11 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// One shard's request memory, in bytes. A reservation that does not fit waits its turn, which stops
-/// the connection from being read: back-pressure instead of an error.
+/// Memory of one kind of one shard, in bytes. A reservation that does not fit waits its turn, which
+/// stops the connection from being read: back-pressure instead of an error.
 pub struct Budget {
     limit: usize,
-    /// used <= limit, but for one reservation that alone is above it.
+    /// used <= limit, but for one reservation that alone is above it and for what was taken unasked.
     used: Cell<usize>,
     waiting: RefCell<VecDeque<Waker>>,
 }
@@ -36,6 +37,21 @@ impl Budget {
         self.used.get()
     }
 
+    /// Bytes that are free.
+    pub fn left(&self) -> usize {
+        self.limit.saturating_sub(self.used.get())
+    }
+
+    /// Counts bytes that are held already, fit or not. Who takes looks at [`Budget::left`] before it
+    /// comes to hold more.
+    pub fn take(self: &Rc<Self>, bytes: usize) -> Reserved {
+        self.used.set(self.used.get() + bytes);
+        Reserved {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+
     /// Waits until `bytes` fit. A request above the whole limit is let through alone, so that it is
     /// slow instead of stuck.
     pub async fn reserve(self: &Rc<Self>, bytes: usize) -> Reserved {
@@ -54,6 +70,13 @@ impl Budget {
             budget: self.clone(),
             bytes,
         }
+    }
+}
+
+impl Reserved {
+    /// How many.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::mail::Answer;
+use super::Shard;
+use super::mail::{Answer, ShardId};
 
 enum Slot {
     Waiting(Option<Waker>),
@@ -26,6 +27,43 @@ pub struct Call {
     calls: Rc<Calls>,
     /// The name under which the answer must come back.
     pub id: u64,
+}
+
+/// A question that may stay open for long. Dropping it unanswered takes it back at the other end too.
+pub struct Watch {
+    call: Call,
+    shard: Rc<Shard>,
+    to: ShardId,
+    answered: bool,
+}
+
+impl Watch {
+    pub(super) fn new(call: Call, shard: Rc<Shard>, to: ShardId) -> Self {
+        Self {
+            call,
+            shard,
+            to,
+            answered: false,
+        }
+    }
+}
+
+impl Future for Watch {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let answer = Pin::new(&mut self.call).poll(context);
+        self.answered = answer.is_ready();
+        answer.map(drop)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.shard.unwatch(self.to, self.call.id);
+        }
+    }
 }
 
 impl Calls {

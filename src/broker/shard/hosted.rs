@@ -41,9 +41,9 @@ struct Job {
 enum Waiter {
     Produce(Rc<Job>, usize),
     Watch {
-        to: ShardId,
-        id: u64,
+        asker: (ShardId, u64),
         partitions: Rc<[PartitionId]>,
+        deadline: Instant,
     },
 }
 
@@ -54,7 +54,9 @@ pub struct Hosted {
     /// Partitions whose logs are damaged: never served, never made anew.
     offline: RefCell<HashSet<PartitionId>>,
     waiters: RefCell<HashMap<Token, Waiter>>,
-    /// Deadlines of watches, soonest first. A watch that is over leaves its entry to be skipped.
+    /// Watches by who asked.
+    watches: RefCell<HashMap<(ShardId, u64), Token>>,
+    /// Deadlines of watches, soonest first.
     deadlines: RefCell<BTreeSet<(Instant, Token)>>,
     next_token: Cell<u64>,
 }
@@ -151,15 +153,23 @@ impl Hosted {
     /// Waits for a high watermark to pass an offset, on any of these partitions.
     pub fn watch(
         &self,
-        (to, id): (ShardId, u64),
+        asker: (ShardId, u64),
         watches: &[(PartitionId, Offset)],
         deadline: Instant,
         owed: &mut Vec<Owed>,
     ) {
         let partitions: Rc<[PartitionId]> = watches.iter().map(|(id, _)| *id).collect();
-        let token = self.token(Waiter::Watch { to, id, partitions });
+        let token = self.token(Waiter::Watch {
+            asker,
+            partitions,
+            deadline,
+        });
+        self.watches.borrow_mut().insert(asker, token);
         self.deadlines.borrow_mut().insert((deadline, token));
         for (id, beyond) in watches {
+            if !self.waiters.borrow().contains_key(&token) {
+                return;
+            }
             match self.get(*id) {
                 Some(partition) => {
                     let event = Event::Watch {
@@ -173,13 +183,20 @@ impl Hosted {
         }
     }
 
+    /// Forgets a watch, if it is not over.
+    pub fn unwatch(&self, asker: (ShardId, u64)) {
+        let token = self.watches.borrow().get(&asker).copied();
+        if let Some(token) = token {
+            self.forget(token);
+        }
+    }
+
     /// Wakes the watches whose deadline has passed; returns the next deadline.
     pub fn expire(&self, now: Instant, owed: &mut Vec<Owed>) -> Option<Instant> {
         loop {
             let first = self.deadlines.borrow().first().copied();
             match first {
                 Some((deadline, token)) if deadline <= now => {
-                    self.deadlines.borrow_mut().remove(&(deadline, token));
                     self.wake(token, owed);
                 }
                 other => return other.map(|(deadline, _)| deadline),
@@ -270,29 +287,36 @@ impl Hosted {
     }
 
     fn wake(&self, token: Token, owed: &mut Vec<Owed>) {
-        let Some(waiter) = self.waiters.borrow_mut().remove(&token) else {
-            return;
-        };
-        let Waiter::Watch { to, id, partitions } = waiter else {
+        if let Some((to, id)) = self.forget(token) {
+            owed.push(Owed {
+                to,
+                id,
+                answer: Answer::Wake,
+            });
+        }
+    }
+
+    /// Ends a watch; returns who had asked.
+    fn forget(&self, token: Token) -> Option<(ShardId, u64)> {
+        let waiter = self.waiters.borrow_mut().remove(&token)?;
+        let Waiter::Watch {
+            asker,
+            partitions,
+            deadline,
+        } = waiter
+        else {
             unreachable!("a produce is answered, not woken");
         };
-        // A watch on one partition has nothing left to forget elsewhere.
-        if partitions.len() > 1 {
-            for id in partitions.iter() {
-                if let Some(partition) = self.get(*id) {
-                    partition.leader.borrow_mut().step(
-                        now(),
-                        Event::Unwatch { token },
-                        &mut Vec::new(),
-                    );
-                }
+        self.watches.borrow_mut().remove(&asker);
+        self.deadlines.borrow_mut().remove(&(deadline, token));
+        for id in partitions.iter() {
+            if let Some(partition) = self.get(*id) {
+                let unwatch = Event::Unwatch { token };
+                let mut leader = partition.leader.borrow_mut();
+                leader.step(now(), unwatch, &mut Vec::new());
             }
         }
-        owed.push(Owed {
-            to,
-            id,
-            answer: Answer::Wake,
-        });
+        Some(asker)
     }
 }
 

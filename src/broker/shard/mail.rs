@@ -42,6 +42,13 @@ pub enum Mail {
         /// The answer.
         answer: Answer,
     },
+    /// Nobody waits for the answer to an earlier [`Ask::Watch`] any more.
+    Unwatch {
+        /// Who asked.
+        from: ShardId,
+        /// The name given when asking.
+        id: u64,
+    },
     /// The broker stops: finish what was acknowledged and close.
     Stop,
 }
@@ -193,6 +200,14 @@ impl Chunk {
         match self {
             Self::Memory(bytes) => bytes.len(),
             Self::File { len, .. } => *len,
+        }
+    }
+
+    /// Bytes of memory that it keeps alive. A range of a file keeps none.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Memory(bytes) => bytes.len(),
+            Self::File { .. } => 0,
         }
     }
 

@@ -17,14 +17,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use logic::ids::{Instant, Timestamp};
+use logic::ids::{Instant, Offset, PartitionId, Timestamp};
 use logic::partition::fetch_session::{self, Limits as SessionLimits, Sessions};
 use reactor::Reactor;
 use reactor::mailbox::{Bound, Full, Sender};
 
 use crate::storage::Storage;
 use budget::Budget;
-use calls::{Call, Calls};
+use calls::{Call, Calls, Watch};
 use controller::Controller;
 use hosted::{Hosted, Owed, now};
 use mail::{Answer, Ask, Mail, Placed, Refused, ShardId};
@@ -43,6 +43,8 @@ pub struct Limits {
     pub frame_bytes_max: usize,
     /// Memory for requests per shard.
     pub request_memory_bytes: usize,
+    /// Records in replies that are not sent yet, per shard.
+    pub reply_memory_bytes: usize,
     /// A new connection must have sent its first frame within this.
     pub first_frame_wait: Duration,
     /// A frame once begun must be complete within this.
@@ -70,6 +72,8 @@ pub struct Shard {
     /// The part of that memory that is kept for small requests, so that no announced large one keeps
     /// them waiting.
     pub budget_small: Rc<Budget>,
+    /// Records in replies that are not sent yet. When it is used up, fetches read a batch at a time.
+    pub budget_replies: Rc<Budget>,
     /// Topics, configs and who owns what.
     pub metadata: Metadata,
     /// The partitions led here.
@@ -130,6 +134,7 @@ impl Shard {
             reactor: parts.reactor,
             budget: Budget::new(parts.limits.request_memory_bytes - small),
             budget_small: Budget::new(small),
+            budget_replies: Budget::new(parts.limits.reply_memory_bytes),
             limits: parts.limits,
             metadata: parts.metadata,
             hosted: Hosted::default(),
@@ -171,6 +176,27 @@ impl Shard {
             );
         }
         call
+    }
+
+    /// Asks a shard to say when a high watermark passes an offset, or at `deadline`. Dropping the
+    /// answer unread takes the question back.
+    pub fn watch(
+        self: &Rc<Self>,
+        to: ShardId,
+        watches: Vec<(PartitionId, Offset)>,
+        deadline: Instant,
+    ) -> Watch {
+        let call = self.ask(to, Ask::Watch(watches, deadline.0));
+        Watch::new(call, self.clone(), to)
+    }
+
+    /// Takes a [`Ask::Watch`] back.
+    fn unwatch(self: &Rc<Self>, to: ShardId, id: u64) {
+        if to == self.id {
+            self.hosted.unwatch((self.id, id));
+        } else {
+            self.mail(to, Mail::Unwatch { from: self.id, id });
+        }
     }
 
     /// Puts a message into a shard's mailbox.
@@ -217,6 +243,7 @@ impl Shard {
                     Mail::Connection(placed) => connect(placed),
                     Mail::Ask { from, id, ask } => self.handle(from, id, ask),
                     Mail::Answer { id, answer } => self.calls.answer(id, answer),
+                    Mail::Unwatch { from, id } => self.hosted.unwatch((from, id)),
                     Mail::Stop => self.stopping.set(true),
                 }
             }
@@ -232,6 +259,7 @@ impl Shard {
                 match message {
                     Mail::Ask { from, id, ask } => self.handle(from, id, ask),
                     Mail::Answer { id, answer } => self.calls.answer(id, answer),
+                    Mail::Unwatch { from, id } => self.hosted.unwatch((from, id)),
                     Mail::Connection(_) | Mail::Stop => {}
                 }
             }

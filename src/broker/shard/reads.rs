@@ -13,6 +13,10 @@ use super::mail::{
 };
 use crate::storage::{Read, ReadError};
 
+/// What is fetched from a segment's file has so many times its bytes read ahead, at most.
+const PREFETCH_RATIO: usize = 2;
+const PREFETCH_BYTES_MAX: usize = 4 << 20;
+
 /// Reads what is in memory, or in a file's resident pages; `None` when some of it needs the disk.
 pub fn read_now(
     hosted: &Hosted,
@@ -141,6 +145,7 @@ fn read_one(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Option<ReadRes
             file,
             position,
             len,
+            ..
         }) if file.resident(position, len) => {
             vec![Chunk::File {
                 file,
@@ -186,8 +191,15 @@ async fn read_from_disk(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Re
             file,
             position,
             len,
+            ahead,
         }) => {
-            if let Err(error) = file.read_ahead(position, len).await {
+            // Who catches up asks for what follows next: it is on its way while this is sent.
+            let next = (len * PREFETCH_RATIO).min(PREFETCH_BYTES_MAX);
+            let next = usize::try_from(ahead).map_or(next, |ahead| next.min(ahead));
+            file.prefetch(position + len as u64, next);
+            if !file.resident(position, len)
+                && let Err(error) = file.read_ahead(position, len).await
+            {
                 eprintln!("error: a segment cannot be read: {error}");
                 return ReadResult::refused(Refused::Storage);
             }

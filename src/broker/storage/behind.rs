@@ -60,7 +60,7 @@ pub(super) fn soon(shared: &Rc<Shared>, log: &Rc<LogState>) {
     queue.pending.borrow_mut().push_back(log.clone());
     if queue.workers.get() < WORKERS {
         queue.workers.set(queue.workers.get() + 1);
-        reactor::spawn(work(shared.clone()));
+        shared.reactor.spawn_background(work(shared.clone()));
     }
 }
 

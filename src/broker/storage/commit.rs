@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use logic::ids::{LeaderEpoch, Offset, PartitionId, TopicId};
+use logic::partition::leader::FLUSH_WITHIN_MS;
 use reactor::buffer::AlignedBuf;
 
 use super::StorageError;
@@ -16,7 +17,7 @@ use super::state::Shared;
 use super::trim;
 
 /// How long written bytes may wait for a flush.
-const FLUSH_WAIT: Duration = Duration::from_millis(100);
+const FLUSH_WAIT: Duration = Duration::from_millis(FLUSH_WITHIN_MS as u64);
 /// How many written bytes may wait for a flush.
 const FLUSH_BYTES: usize = 4 << 20;
 

@@ -6,12 +6,19 @@ use logic::ids::{LeaderEpoch, Offset, Timestamp};
 use logic::log::header::BatchHeader;
 use logic::log::index::{OffsetIndex, TimeIndex};
 use logic::log::segment::Segment;
+use reactor::file::PageFile;
 use wire::compression::Unfolding;
 use wire::records::Records;
 
 use super::StorageError;
 use super::append::Log;
 use super::read::Window;
+use super::state::concat;
+
+/// Sealed segments of one log whose indexes stay in memory.
+const LOADED_INDEXES_MAX: usize = 4;
+/// What is read of an index file at once.
+const INDEX_READ_BYTES: usize = 1 << 20;
 
 /// A record found by its timestamp.
 type Found = (Timestamp, Offset, LeaderEpoch);
@@ -24,6 +31,9 @@ impl Log {
         max_offset: Offset,
     ) -> Result<Option<Found>, StorageError> {
         for base in self.bases() {
+            if self.time_floor(base, time).is_none() {
+                continue;
+            }
             self.load_index(base).await?;
             let Some(from) = self.time_floor(base, time) else {
                 continue;
@@ -180,19 +190,34 @@ impl Log {
             .filter(|segment| segment.indexed_from > 0)
         {
             segment.install(built.offsets, built.times, built.max_timestamp);
+            log.forget_indexes(LOADED_INDEXES_MAX, base);
         }
         Ok(())
+    }
+
+    async fn index_file(&self, base: Offset, ending: &str) -> Option<Bytes> {
+        let file = PageFile::open(&self.state.segment_path(base, ending)).ok()?;
+        let mut parts = Vec::new();
+        let mut at = 0;
+        loop {
+            let read = file.read_at(&self.shared.reactor, at, INDEX_READ_BYTES);
+            let read = read.await.ok()?;
+            if read.is_empty() {
+                return Some(concat(&parts));
+            }
+            at += read.len() as u64;
+            parts.push(read);
+        }
     }
 
     /// What the index files say, as a segment that ends where their last entry begins. `None` when
     /// they are missing or do not fit the segment.
     async fn index_files(&self, segment: &Segment) -> Option<Segment> {
-        let read = |ending| std::fs::read(self.state.segment_path(segment.base, ending)).ok();
-        let offsets = OffsetIndex::decode(&read("index")?, segment.indexed_from)?;
-        let times = TimeIndex::decode(
-            &read("timeindex")?,
-            segment.indexed_from_offset.0 - segment.base.0,
-        )?;
+        let offsets = self.index_file(segment.base, "index").await?;
+        let offsets = OffsetIndex::decode(&offsets, segment.indexed_from)?;
+        let times = self.index_file(segment.base, "timeindex").await?;
+        let until = segment.indexed_from_offset.0 - segment.base.0;
+        let times = TimeIndex::decode(&times, until)?;
         let last = *offsets.entries().last()?;
         let wanted = Offset(segment.base.0 + i64::from(last.relative));
         let (_, header, _) = self

@@ -31,7 +31,7 @@ mod tests;
 
 pub use append::{AppendBatch, Log};
 pub use read::{Read, ReadError};
-pub use recover::{Damaged, RecoveredLog, Recovery, fuzz_recover, recover};
+pub use recover::{Damaged, RecoveredLog, Recovery, fuzz, recover};
 pub use state::Storage;
 
 use std::fmt;

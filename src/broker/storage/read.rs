@@ -34,6 +34,8 @@ pub enum Read {
         position: u64,
         /// How many bytes.
         len: usize,
+        /// How many bytes of the log follow them in that file.
+        ahead: u64,
     },
     /// The place must be looked up in files: ask [`Log::read_slow`].
     Lookup,
@@ -97,6 +99,10 @@ impl Log {
         let Some(segment) = log.segment(located.segment) else {
             return Ok(Read::Empty);
         };
+        if located.unindexed {
+            // In memory, perhaps; but to find it there would mean to walk the segment from its start.
+            return Ok(Read::Lookup);
+        }
         let tail = self.state.tail.borrow();
         if tail
             .start_of(segment.base)
@@ -142,6 +148,10 @@ impl Log {
         };
         if located.unindexed {
             self.load_index(located.segment).await?;
+            let read = self.read_now(&want)?;
+            if !matches!(read, Read::Lookup) {
+                return Ok(read);
+            }
         }
         let Some(located) = self.state.log.borrow().locate(offset) else {
             return Ok(Read::Empty);
@@ -199,6 +209,7 @@ impl Log {
             file,
             position: u64::from(start),
             len: (end - start) as usize,
+            ahead: u64::from(in_memory - end),
         })
     }
 

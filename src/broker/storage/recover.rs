@@ -3,6 +3,8 @@
 //! would need, so a crash in the middle costs nothing (invariant 27). Knows nothing of shards:
 //! however many wrote, each partition is found once.
 
+pub mod fuzz;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
@@ -396,25 +398,6 @@ fn found(commit: &Commit) -> Found {
         durable: commit.head.durable,
         needed: commit.head.needed,
         generation: commit.head.generation,
-    }
-}
-
-/// For the fuzzer: any bytes as an extent of the log with the id zero must not panic.
-pub fn fuzz_recover(bytes: &[u8]) {
-    let content = replayable(&[Bytes::copy_from_slice(bytes)], WalId([0; 16]));
-    let old = Arc::new(OldWal {
-        directory: PathBuf::new(),
-        users: AtomicUsize::new(0),
-    });
-    let mut folded = Folded::default();
-    folded.add(&old, Path::new(""), content);
-    for (id, part) in folded.partitions {
-        let metadata = Metadata {
-            id,
-            topic_name: String::new(),
-            log_start: Offset(0),
-        };
-        drop(from_wal(&metadata, Path::new("/nonexistent"), part, &[]));
     }
 }
 

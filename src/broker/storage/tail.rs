@@ -151,10 +151,16 @@ impl Tail {
     pub fn header(&self, segment: Offset, position: u32) -> BatchHeader {
         let mut head = [0; HEADER_BYTES];
         let mut filled = 0;
-        for slice in self.slices(segment, position, position + HEADER_BYTES as u32) {
-            head[filled..filled + slice.len()].copy_from_slice(&slice);
-            filled += slice.len();
+        for chunk in self.chunks.iter().filter(|chunk| chunk.segment == segment) {
+            let at = position + filled as u32;
+            if filled < HEADER_BYTES && chunk.position <= at && at < chunk.end() {
+                let there = &chunk.buf.written()[(at - chunk.position) as usize..];
+                let len = there.len().min(HEADER_BYTES - filled);
+                head[filled..filled + len].copy_from_slice(&there[..len]);
+                filled += len;
+            }
         }
+        assert!(filled == HEADER_BYTES, "a header that is not in memory");
         match BatchHeader::read(&head) {
             Ok(header) => header,
             Err(reason) => unreachable!("a checked batch lost its header in memory: {reason:?}"),

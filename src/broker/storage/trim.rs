@@ -25,7 +25,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(3);
 pub(super) fn consider(shared: &Rc<Shared>) {
     if shared.extents.needs_spare() {
         let shared = shared.clone();
-        reactor::spawn(async move {
+        let reactor = shared.reactor.clone();
+        reactor.spawn_background(async move {
             if let Err(source) = shared.extents.prepare_spare().await {
                 // Not fatal: without a spare the committer allocates when it must, and fails then.
                 eprintln!(
@@ -38,7 +39,8 @@ pub(super) fn consider(shared: &Rc<Shared>) {
     let due = shared.extents.live_bytes() * 2 >= shared.settings.wal_bytes_max;
     if due && shared.extents.has_full() && !shared.trimming.replace(true) {
         let shared = shared.clone();
-        reactor::spawn(async move {
+        let reactor = shared.reactor.clone();
+        reactor.spawn_background(async move {
             let result = trim(&shared).await;
             shared.trimming.set(false);
             shared.committed.notify();
@@ -90,7 +92,8 @@ async fn checkpoint_all(shared: &Rc<Shared>, logs: Vec<Rc<LogState>>) -> Result<
     });
     for _ in 0..workers {
         let (shared, job) = (shared.clone(), job.clone());
-        reactor::spawn(async move {
+        let reactor = shared.reactor.clone();
+        reactor.spawn_background(async move {
             loop {
                 let next = job.left.borrow_mut().pop_front();
                 let Some(log) = next.filter(|_| job.error.borrow().is_none()) else {
@@ -140,7 +143,8 @@ pub(super) fn settle_soon(shared: &Rc<Shared>, log: &Rc<LogState>) {
     }
     shared.settlers.set(shared.settlers.get() + 1);
     let shared = shared.clone();
-    reactor::spawn(async move {
+    let reactor = shared.reactor.clone();
+    reactor.spawn_background(async move {
         loop {
             let next = shared.settling.borrow_mut().pop_front();
             let Some(log) = next.filter(|_| !shared.has_failed()) else {

@@ -58,19 +58,6 @@ fn check(name: &str, kind: Kind, value: &str) -> Result<String, String> {
     })
 }
 
-/// What is wrong with a broker's settings from its file, by the brokers' names for them: values that
-/// are not allowed and names that no broker knows.
-pub fn check_statics(statics: &Configs) -> Vec<String> {
-    let problem = |(name, value): (&String, &String)| {
-        let kind = find_by_broker_name(name).map(|config| config.kind);
-        match kind.or_else(|| broker::find(name).map(|setting| setting.kind)) {
-            Some(kind) => check(name, kind, value).err(),
-            None => Some(format!("Unknown broker config name: {name}")),
-        }
-    };
-    statics.iter().filter_map(problem).collect()
-}
-
 /// What is wrong with a topic's configs taken together, each being allowed by itself.
 pub fn check_together(resolved: &Resolved<'_>) -> Result<(), String> {
     if resolved.get("remote.storage.enable") == "true" {
@@ -150,6 +137,8 @@ impl<'a> Resolved<'a> {
                 "replicated" => Durability::Replicated,
                 _ => Durability::Flush,
             },
+            flush_records_max: self.number("flush.messages"),
+            flush_ms_max: self.number("flush.ms"),
         }
     }
 }
@@ -309,28 +298,6 @@ mod tests {
         statics.insert("log.segment.bytes".into(), "lots".into());
         let resolved = Resolved::new(&image, &statics, 1, None);
         assert_eq!(resolved.number("segment.bytes"), 1 << 30);
-    }
-
-    #[test]
-    fn a_brokers_file_is_checked_by_the_same_table() {
-        let mut statics = Configs::new();
-        for (name, value) in [
-            ("log.retention.ms", "-1"),
-            ("message.max.bytes", "-1"),
-            ("num.partitions", "3"),
-            ("node.id", "one"),
-            ("log.shiny", "1"),
-        ] {
-            statics.insert(name.into(), value.into());
-        }
-        assert_eq!(
-            check_statics(&statics),
-            [
-                "Unknown broker config name: log.shiny",
-                "Invalid value -1 for configuration message.max.bytes: Value must be at least 0",
-                "Invalid value one for configuration node.id: Not a number of type INT",
-            ]
-        );
     }
 
     #[test]

@@ -70,7 +70,11 @@ pub fn order(found: &[Found]) -> Chain {
             }
         }
         chain.replay.push(at);
-        expected = sequence + 1;
+        // Nothing follows the last number; only a forged or broken log has it.
+        let Some(next) = sequence.checked_add(1) else {
+            return chain;
+        };
+        expected = next;
     }
     if expected <= durable && chain.lost.last().is_none_or(|lost| *lost.end() < durable) {
         chain.lost.push(expected..=durable);
@@ -149,5 +153,20 @@ mod tests {
     fn a_missing_first_needed_commit_that_was_durable_is_damage() {
         let found = commits(&[3, 4], 3, 2);
         assert_eq!(sequences(&found), (vec![3, 4], vec![2..=2]));
+    }
+
+    #[test]
+    fn the_last_number_there_is_ends_the_chain() {
+        let mut found = commits(&[1, 2], 1, 1);
+        found.push(Found {
+            sequence: u64::MAX,
+            durable: u64::MAX,
+            needed: 2,
+            generation: 1,
+        });
+        assert_eq!(
+            sequences(&found),
+            (vec![2, u64::MAX], vec![3..=u64::MAX - 1])
+        );
     }
 }

@@ -281,6 +281,21 @@ impl Log {
         })
     }
 
+    /// Keeps the indexes of at most `count` sealed segments in memory: that of `of` and the newest.
+    pub fn forget_indexes(&mut self, count: usize, of: Offset) {
+        let active = self.active().base;
+        let loaded = |segment: &&mut Segment| {
+            segment.base != active && segment.base != of && segment.indexed_from == 0
+        };
+        let others = self.segments.values_mut().filter(loaded).count();
+        let too_many = (others + 1).saturating_sub(count);
+        self.segments
+            .values_mut()
+            .filter(loaded)
+            .take(too_many)
+            .for_each(Segment::forget_index);
+    }
+
     /// Moves the log's start up. Returns the segments that now lie wholly below it and are gone from
     /// this log; the active one stays. A lower start changes nothing.
     pub fn set_log_start(&mut self, offset: Offset) -> Vec<Segment> {
@@ -390,6 +405,19 @@ mod tests {
             "the active segment stays"
         );
         assert_eq!(log.log_end(), Offset(250));
+    }
+
+    #[test]
+    fn few_indexes_stay_in_memory_the_one_in_use_among_them() {
+        let indexed = |log: &Log| -> Vec<i64> {
+            let known = |base: &i64| log.locate(Offset(*base)).is_some_and(|at| !at.unindexed);
+            [0, 100, 200].into_iter().filter(known).collect()
+        };
+        let mut log = log();
+        log.forget_indexes(2, Offset(100));
+        assert_eq!(indexed(&log), [0, 100, 200]);
+        log.forget_indexes(1, Offset(0));
+        assert_eq!(indexed(&log), [0, 200], "the active segment's is no cache");
     }
 
     #[test]

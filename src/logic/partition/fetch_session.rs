@@ -93,6 +93,13 @@ pub struct Fetch {
     pub wanted: Vec<Wanted>,
 }
 
+impl Fetch {
+    /// Whether [`Sessions::finish`] may open a session, which needs an id.
+    pub fn opens_session(&self) -> bool {
+        matches!(self.kind, Kind::First { .. })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// All partitions are answered and no session follows.

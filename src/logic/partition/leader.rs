@@ -10,6 +10,8 @@ use crate::ids::{Instant, LeaderEpoch, Offset, Timestamp};
 
 /// Fetches that may wait on one partition; a further one is answered at once.
 pub const WATCHERS_MAX: usize = 10_000;
+/// Whatever the rules say, the shell flushes what is written within this.
+pub const FLUSH_WITHIN_MS: i64 = 100;
 
 /// The shell's name for a waiting request. The machine only hands it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +54,10 @@ pub struct Rules {
     pub in_sync_min: u32,
     /// `durability`.
     pub durability: Durability,
+    /// `flush.messages`: an append that leaves so many records unflushed is flushed.
+    pub flush_records_max: i64,
+    /// `flush.ms`. What is written is flushed within [`FLUSH_WITHIN_MS`] in any case.
+    pub flush_ms_max: i64,
 }
 
 /// One checked batch of a produce request.
@@ -308,9 +314,11 @@ impl Leader {
             Verdict::Duplicate {
                 base_offset,
                 last_offset,
+                timestamp,
             } => {
                 // The original may still be on its way to disk: the retry waits for it too.
                 let end = Offset(last_offset.0 + 1);
+                let append_time = append_time.map(|_| Timestamp(timestamp));
                 self.wait(token, acks, base_offset, end, append_time, effects);
             }
             Verdict::Refuse(refusal) => {
@@ -356,15 +364,27 @@ impl Leader {
         effects: &mut Vec<Effect>,
     ) -> Offset {
         let base_offset = self.log_end;
-        self.producers.replay(now, &batch.summary, base_offset);
+        let mut summary = batch.summary;
+        if let Some(Timestamp(stamped)) = append_time {
+            // As the log will tell it: the state equals a fold over the log (invariant 19).
+            summary.timestamp = stamped;
+        }
+        self.producers.replay(now, &summary, base_offset);
         self.log_end = Offset(base_offset.0 + i64::from(batch.summary.record_count));
         effects.push(Effect::Append {
             base_offset,
             epoch: self.epoch,
             append_time,
-            flush: self.rules.durability == Durability::Flush,
+            flush: self.flush_due(),
         });
         base_offset
+    }
+
+    /// Whether the commit that carries the newest batch must be flushed.
+    fn flush_due(&self) -> bool {
+        self.rules.durability == Durability::Flush
+            || self.log_end.0 - self.durable.0 >= self.rules.flush_records_max
+            || self.rules.flush_ms_max < FLUSH_WITHIN_MS
     }
 
     fn wait(
@@ -491,6 +511,8 @@ mod tests {
             timestamp_after_ms_max: 3_600_000,
             in_sync_min: 1,
             durability: Durability::Flush,
+            flush_records_max: i64::MAX,
+            flush_ms_max: i64::MAX,
         }
     }
 
@@ -588,6 +610,35 @@ mod tests {
             [answer(1, Ok(Offset(10)))]
         );
         assert_eq!(leader.high_watermark(), Offset(20));
+    }
+
+    #[test]
+    fn flush_messages_and_flush_ms_ask_for_a_flush_where_durability_does_not() {
+        let flushes = |rules: Rules, durable: i64| {
+            let mut leader = leader(rules);
+            step(&mut leader, produce(1, Acks::Leader, batch(0)));
+            step(&mut leader, progress(15, durable));
+            let effects = step(&mut leader, produce(2, Acks::Leader, batch(5)));
+            matches!(effects[..], [Effect::Append { flush: true, .. }])
+        };
+        let lazy = Rules {
+            durability: Durability::Replicated,
+            ..rules()
+        };
+        assert!(!flushes(lazy, 10));
+        let often = |flush_records_max| Rules {
+            flush_records_max,
+            ..lazy
+        };
+        assert!(flushes(often(10), 10), "ten records would be unflushed");
+        assert!(!flushes(often(11), 10));
+        assert!(!flushes(often(10), 15), "five of them are flushed");
+        let soon = |flush_ms_max| Rules {
+            flush_ms_max,
+            ..lazy
+        };
+        assert!(flushes(soon(99), 15));
+        assert!(!flushes(soon(100), 15), "the shell's own bound is enough");
     }
 
     #[test]
@@ -712,13 +763,23 @@ mod tests {
             append_time: Some(WALL),
             log_start: Offset(0),
         };
-        assert_eq!(
-            told,
-            [Effect::Reply {
-                token: Token(1),
-                outcome
-            }]
-        );
+        let reply = |id| Effect::Reply {
+            token: Token(id),
+            outcome,
+        };
+        assert_eq!(told, [reply(1)]);
+        // A retry is told the original's time, by state that a fold over the log gives too.
+        let mut effects = Vec::new();
+        let later = Event::Produce {
+            token: Token(2),
+            acks: Acks::All,
+            wall: Timestamp(WALL.0 + 5),
+            batch: batch(0),
+        };
+        leader.step(NOW, later, &mut effects);
+        assert_eq!(effects, [reply(2)]);
+        let known = leader.producers().iter().next().expect("one producer");
+        assert_eq!(known.last_timestamp, WALL.0);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub enum Verdict {
         base_offset: Offset,
         /// The offset of its last record.
         last_offset: Offset,
+        /// Its largest timestamp in milliseconds, or -1; under LogAppendTime that of its append.
+        timestamp: i64,
     },
     /// Append nothing.
     Refuse(Refusal),
@@ -156,6 +158,7 @@ impl Producers {
             (Some(original), _) => Verdict::Duplicate {
                 base_offset: original.base_offset(),
                 last_offset: original.last_offset,
+                timestamp: original.timestamp,
             },
             (None, Some(last)) => {
                 in_sequence(batch.base_sequence == sequence_plus(last.last_sequence, 1))

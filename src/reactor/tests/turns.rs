@@ -77,8 +77,8 @@ fn a_message_from_any_thread_wakes_a_sleeping_receiver() {
         }
         waits.sort_unstable();
         assert_eq!(waits.len(), 20);
-        // A lost wake-up would wait for the next tick, most of them.
-        assert!(waits[10] < Duration::from_millis(5), "{waits:?}");
+        // A lost wake-up would wait until the receiver's sleep ends by itself, after a second.
+        assert!(waits[10] < Duration::from_millis(200), "{waits:?}");
     });
     sending.join().expect("the sender ends");
 }
@@ -177,7 +177,7 @@ fn timers_and_messages_are_not_starved_by_a_busy_socket_or_a_yielding_loop() {
         let mut message_waits = message_waits.take();
         for waits in [&mut timer_waits, &mut message_waits] {
             waits.sort_unstable();
-            // Without turns of their own they would wait for glommio's 100 ms timer.
+            // A loop that never lets the parker in would keep them waiting for its end.
             let middle = waits[waits.len() / 2];
             assert!(middle < Duration::from_millis(20), "{waits:?}");
         }

@@ -172,6 +172,7 @@ pub async fn read_step(reactor: &Reactor, log: &Log, offset: Offset, step: usize
             file,
             position,
             len,
+            ..
         } => {
             let bytes = file.read_at(reactor, position, len).await.expect("a read");
             assert_eq!(bytes.len(), len);

@@ -1,11 +1,11 @@
 //! The thin path: append, commit, read back, roll, stop cleanly, start again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use logic::ids::{LeaderEpoch, Offset, Timestamp};
 
 use super::harness::*;
-use crate::storage::{ReadError, Storage};
+use crate::storage::{Read, ReadError, Storage};
 
 #[test]
 fn what_is_appended_is_read_back_byte_by_byte_and_becomes_durable() {
@@ -201,6 +201,38 @@ fn offsets_are_found_by_time_inside_batches() {
         assert_eq!(max, Some((Timestamp(2_994), Offset(999), LeaderEpoch(0))));
         let max = log.max_timestamp(Offset(500)).await.expect("ok");
         assert_eq!(max.map(|found| found.1), Some(Offset(499)));
+    });
+}
+
+#[test]
+fn a_sealed_segment_in_memory_is_looked_up_by_its_index_and_not_walked() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    run(move |reactor| async move {
+        let storage = Storage::open(&reactor, &path, 0, small())
+            .await
+            .expect("opened");
+        let log = storage
+            .create(id(0), "topic", config(50_000), 0)
+            .await
+            .expect("created");
+        let all: Vec<_> = (0..150)
+            .map(|at| append(&log, 1, at, &[at as u8; 900], true))
+            .collect();
+        durable(&storage, std::slice::from_ref(&log)).await;
+        // Once two segments are sealed, the older one's index is forgotten.
+        let from = Offset(40);
+        let read = || log.read(from, log.log_end(), 1, true).expect("in range");
+        while !matches!(read(), Read::Lookup) {
+            reactor::timer::sleep(Duration::from_millis(5)).await;
+        }
+        let slow = log.read_slow(from, log.log_end(), 1, true).await;
+        for found in [slow.expect("readable"), read()] {
+            let Read::Memory(parts) = found else {
+                panic!("it is in memory: {found:?}");
+            };
+            assert_eq!(parts.concat(), all[40]);
+        }
     });
 }
 

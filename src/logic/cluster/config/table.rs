@@ -138,19 +138,19 @@ pub const TABLE: &[Config] = &[
         Kind::Long(0, MAX),
         "How long a deleted segment's file stays on disk, in milliseconds.",
     ),
-    kept(
+    acts(
         "flush.messages",
-        Some("log.flush.interval.messages"),
+        "log.flush.interval.messages",
         FOREVER,
         Kind::Long(1, MAX),
         "The log is flushed at least once in so many records.",
     ),
-    kept(
+    acts(
         "flush.ms",
-        Some("log.flush.interval.ms"),
+        "log.flush.interval.ms",
         FOREVER,
         Kind::Long(0, MAX),
-        "A record is flushed after this many milliseconds at the latest.",
+        "A record is flushed after this many milliseconds at the latest; after 100 in any case.",
     ),
     kept(
         "follower.replication.throttled.replicas",

@@ -25,9 +25,14 @@ fn batch(epoch: i16, base_sequence: i32, record_count: u32) -> BatchSummary {
 }
 
 fn duplicate(base: i64, last: i64) -> Verdict {
+    duplicate_of(base, last, 1000)
+}
+
+fn duplicate_of(base: i64, last: i64, timestamp: i64) -> Verdict {
     Verdict::Duplicate {
         base_offset: Offset(base),
         last_offset: Offset(last),
+        timestamp,
     }
 }
 
@@ -303,7 +308,8 @@ fn naive(log: &[(BatchSummary, Offset)], new: &BatchSummary) -> Verdict {
     for (known, offset) in same_epoch.take(WINDOW) {
         let same = known.base_sequence == new.base_sequence;
         if same && known.record_count == new.record_count {
-            return duplicate(offset.0, offset.0 + i64::from(known.record_count) - 1);
+            let last = offset.0 + i64::from(known.record_count) - 1;
+            return duplicate_of(offset.0, last, known.timestamp);
         }
     }
     let next = (i64::from(last.base_sequence) + i64::from(last.record_count)) % (1 << 31);
@@ -346,7 +352,7 @@ fn random_batch(seeded: &mut Seeded, log: &[(BatchSummary, Offset)]) -> BatchSum
         epoch: 0,
         base_sequence: start,
         record_count,
-        timestamp: 0,
+        timestamp: seeded.below(1_000) as i64,
     };
     let Some(known) = known else { return fresh };
     let last = own.clone().next().map_or(known, |(last, _)| *last);

@@ -20,6 +20,15 @@ async def with_admin(work):
         await admin.close()
 
 
+async def soon(holds):
+    """As records.soon, for what must be awaited."""
+    for _ in range(50):
+        if await holds():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"not true within 5 s: {holds.__name__}")
+
+
 async def create(topic, **config):
     new = NewTopic(topic, PARTITIONS, 1, topic_configs=config)
     answer = await with_admin(lambda admin: admin.create_topics([new]))
@@ -57,10 +66,17 @@ async def check_admin():
     topic = f"{prefix}-admin"
     assert await create(topic) == 0
     await with_admin(lambda admin: admin.create_partitions({topic: NewPartitions(3)}))
-    described = await with_admin(lambda admin: admin.describe_topics([topic]))
-    assert len(described[0]["partitions"]) == 3, described
+
+    async def grown():
+        described = await with_admin(lambda admin: admin.describe_topics([topic]))
+        return len(described[0]["partitions"]) == 3
+
+    async def gone():
+        return topic not in await with_admin(lambda admin: admin.list_topics())
+
+    await soon(grown)
     await with_admin(lambda admin: admin.delete_topics([topic]))
-    assert topic not in await with_admin(lambda admin: admin.list_topics())
+    await soon(gone)
 
 
 async def check_codec(codec):

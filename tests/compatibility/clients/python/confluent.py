@@ -4,7 +4,7 @@ import sys
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
-from records import CODECS, COUNT, PARTITIONS, START_MS, check, expect, record
+from records import CODECS, COUNT, PARTITIONS, START_MS, check, expect, record, soon
 
 bootstrap, prefix = sys.argv[1:]
 admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -30,6 +30,8 @@ def error_of(work):
 def produce(topic, codec, **config):
     failed = []
     settings = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5, **config}
+    if not config.get("enable.idempotence"):
+        settings["max.in.flight"] = 1  # a retry would change the order of what is in flight
     producer = Producer(settings)
     for number in range(COUNT):
         key, value, headers, timestamp = record(number)
@@ -66,9 +68,9 @@ def check_admin():
     configs = admin.describe_configs([resource])[resource].result(timeout=20)
     assert configs["retention.ms"].value == "1000" and "segment.bytes" in configs
     done(admin.create_partitions([NewPartitions(topic, 3)]))
-    assert len(admin.list_topics(topic, timeout=20).topics[topic].partitions) == 3
+    soon(lambda: len(admin.list_topics(topic, timeout=20).topics[topic].partitions) == 3)
     done(admin.delete_topics([topic]))
-    assert topic not in admin.list_topics(timeout=20).topics
+    soon(lambda: topic not in admin.list_topics(timeout=20).topics)
 
 
 def check_codec(codec):

@@ -5,7 +5,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
 from kafka.errors import InvalidConfigurationError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 
-from records import CODECS, COUNT, PARTITIONS, START_MS, check, expect, record
+from records import CODECS, COUNT, PARTITIONS, START_MS, check, expect, record, soon
 
 bootstrap, prefix = sys.argv[1:]
 admin = KafkaAdminClient(bootstrap_servers=bootstrap)
@@ -48,9 +48,9 @@ def check_admin():
     configs = {config[0]: config[1] for config in answers[0].resources[0][4]}
     assert configs["retention.ms"] == "1000" and "segment.bytes" in configs, configs
     admin.create_partitions({topic: NewPartitions(3)})
-    assert len(admin.describe_topics([topic])[0]["partitions"]) == 3
+    soon(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == 3)
     admin.delete_topics([topic])
-    assert topic not in admin.list_topics()
+    soon(lambda: topic not in admin.list_topics())
 
 
 def check_codec(codec):

@@ -1,5 +1,6 @@
 """What every driver sends and expects to read back, and how it reports. Knows no client."""
 import sys
+import time
 import traceback
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -22,6 +23,15 @@ def expect(partition, got):
     assert len(got) == len(wanted), f"partition {partition}: {len(got)} records, not {len(wanted)}"
     for offset, (have, want) in enumerate(zip(got, wanted)):
         assert have == want, f"partition {partition}, offset {offset}: {have} is not {want}"
+
+
+def soon(holds):
+    """Waits up to 5 s until it holds: Kafka answers a change before every broker shows it."""
+    for _ in range(50):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError("not true within 5 s")
 
 
 def check(name, work):

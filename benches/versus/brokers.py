@@ -1,0 +1,98 @@
+"""The two brokers: how each is started on an empty directory at a given guarantee. Knows no load."""
+
+import base64
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import processes
+from jars import BROKER_HEAP, TOOL_HEAP, Jars
+
+START_SECONDS_MAX = 60
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker."""
+
+    pid: int
+    address: str
+    data: Path
+
+
+@contextlib.contextmanager
+def running(name: str, guarantee: str, corelog: str, jars: Jars, work: Path):
+    """Runs a broker on an empty directory while the block runs, and removes the directory afterwards."""
+    data = work / "data"
+    log = work / "logs" / f"{name}-{guarantee}.log"
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir(parents=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    if name == "corelog":
+        command, env = _corelog(corelog, guarantee, data, port)
+    else:
+        command, env = _kafka(jars, guarantee, data, port, log)
+    try:
+        with processes.started(command, log, env) as process:
+            _wait_until_listening(process, port, log)
+            yield Broker(process.pid, f"127.0.0.1:{port}", data)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def _corelog(binary: str, guarantee: str, data: Path, port: int) -> tuple[list[str], dict[str, str]]:
+    # Every other setting is the default: a shard per core.
+    durability = {"flush": "flush", "none": "replicated"}[guarantee]
+    command = [binary, "serve", "--data", str(data), "--listen", f"127.0.0.1:{port}"]
+    return command, {"CORELOG_KAFKA__LOG_DURABILITY": durability}
+
+
+def _kafka(jars: Jars, guarantee: str, data: Path, port: int, log: Path) -> tuple[list[str], dict[str, str]]:
+    """One node that is broker and controller. The thread and buffer settings are those of the shipped file."""
+    controller_port = free_port()
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data / "logs"),
+        "num.network.threads": "3",
+        "num.io.threads": "8",
+        "socket.send.buffer.bytes": "102400",
+        "socket.receive.buffer.bytes": "102400",
+        "offsets.topic.replication.factor": "1",
+    }
+    if guarantee == "flush":
+        # Each append is flushed before it is answered. The default leaves flushing to the kernel.
+        properties["log.flush.interval.messages"] = "1"
+    file = data / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    storage_tool = jars.java(TOOL_HEAP, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(file))
+    with log.open("ab") as sink:
+        subprocess.run(storage_tool, check=True, stdout=sink, stderr=sink, timeout=START_SECONDS_MAX)
+    return jars.java(BROKER_HEAP, "kafka.Kafka", str(file), log_level="info"), {}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_listening(process: subprocess.Popen, port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the broker did not start; its log is {log}")

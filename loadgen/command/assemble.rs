@@ -1,0 +1,128 @@
+//! A plan from what was written, and a result from what came of it.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::ArgMatches;
+
+use super::control::RETAIN_BYTES;
+use super::exit::Failure;
+use super::text;
+use crate::engine::settings::ClientSettings;
+use crate::engine::{Outcome, Plan};
+use crate::machine::{date, environment};
+use crate::measure::Sample;
+use crate::measure::quantiles::Quantiles;
+use crate::measure::verdict;
+use crate::null_broker::NullBroker;
+use crate::results::{FORMAT, Latencies, RunResult, Totals, Usage};
+use crate::workload::layers::Loaded;
+
+/// The plan of a workload.
+///
+/// # Errors
+/// When configs of the clients are wrong.
+pub fn plan(loaded: &Loaded, given: &ArgMatches) -> Result<Plan, Failure> {
+    let workload = loaded.workload.clone();
+    let brokers = match text(given, "brokers") {
+        "null" => null_broker()?,
+        brokers => brokers.to_owned(),
+    };
+    let clients = ClientSettings::new(&brokers, &workload)
+        .map_err(|faults| Failure::usage(faults.join("\n")))?;
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let run = since.as_nanos() as u64 ^ u64::from(std::process::id()) << 48;
+    Ok(Plan {
+        topics: workload.topic_names(run),
+        broker_pid: given.get_one("broker-pid").copied(),
+        workload,
+        run,
+        clients,
+    })
+}
+
+/// A null broker of this process.
+fn null_broker() -> Result<String, Failure> {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let broker = NullBroker::start(listen, RETAIN_BYTES)
+        .map_err(|error| Failure::failed(format!("the null broker cannot be started: {error}")))?;
+    Ok(broker.address.to_string())
+}
+
+/// The result of a run.
+pub fn result(loaded: &Loaded, name: &str, outcome: &Outcome) -> RunResult {
+    let mut total = Sample::default();
+    for sample in &outcome.samples {
+        total.merge(sample);
+    }
+    let workload = &loaded.workload;
+    let measured = outcome.measured.as_secs_f64();
+    let reasons = verdict::judge(&total, &outcome.thread_cpu);
+    let settings = loaded.entries.iter().map(|entry| {
+        let origin = entry.origin.to_string();
+        (entry.key.clone(), entry.value.clone(), origin)
+    });
+    RunResult {
+        format: FORMAT,
+        name: name.to_owned(),
+        workload: loaded.name.clone(),
+        settings: settings.collect(),
+        closed_loop: workload.is_closed_loop(),
+        started: date::iso(outcome.started),
+        measured_seconds: measured,
+        invalid: reasons.iter().map(ToString::to_string).collect(),
+        warnings: warnings(loaded, outcome),
+        environment: environment::environment(),
+        broker: outcome.broker.clone(),
+        counts: totals(outcome, &total, measured),
+        latency: Latencies {
+            produce: Quantiles::of(&total.produce),
+            end_to_end: Quantiles::of(&total.end_to_end),
+            send_delay: Quantiles::of(&total.send_delay),
+            lateness: Quantiles::of(&total.lateness),
+        },
+        seconds: outcome.seconds.clone(),
+        generator: Usage {
+            cpu_seconds: outcome.thread_cpu.iter().sum::<f64>() * measured,
+            thread_cpu: outcome.thread_cpu.clone(),
+        },
+        errors: outcome.errors.clone(),
+    }
+}
+
+/// Rates are of the measured time, not of the draining behind it.
+fn totals(outcome: &Outcome, total: &Sample, measured: f64) -> Totals {
+    let within = outcome.samples.iter().take(measured.ceil() as usize);
+    let mut counts = crate::measure::Counts::default();
+    for sample in within {
+        counts.add(&sample.counts);
+    }
+    let per_second = |count: u64| count as f64 / measured.max(1e-9);
+    Totals {
+        due: outcome.due,
+        acked: total.produce.len(),
+        failed: total.counts.failed,
+        acked_per_second: per_second(counts.acked),
+        acked_bytes_per_second: per_second(counts.acked_bytes),
+        consumed_per_second: per_second(counts.consumed),
+        consumed_bytes_per_second: per_second(counts.consumed_bytes),
+    }
+}
+
+fn warnings(loaded: &Loaded, outcome: &Outcome) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if outcome.interrupted {
+        warnings.push("it was interrupted: the measured time is shorter than asked for".to_owned());
+    }
+    if let Some(last) = outcome.seconds.last().filter(|last| last.backlog > 0) {
+        let drain = loaded.workload.drain.as_secs_f64();
+        warnings.push(format!(
+            "{} records were not acknowledged or not read {drain:.0} s after the end; their times are \
+             not in the figures",
+            last.backlog
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,109 @@
+//! Tasks, counted so that the parker knows when none is ready. Knows nothing of what they do.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use glommio::TaskQueueHandle;
+
+thread_local! {
+    static POLLS: Cell<u64> = const { Cell::new(0) };
+    static READY: Arc<AtomicUsize> = Arc::default();
+}
+
+/// How often tasks of this thread's executor have run.
+pub(crate) fn polls() -> u64 {
+    POLLS.get()
+}
+
+/// Whether a background task is ready. Theirs is a queue of its own, which may come after the parker.
+pub(crate) fn background_is_ready() -> bool {
+    READY.with(|ready| ready.load(Ordering::Acquire) > 0)
+}
+
+/// Runs a task of this executor.
+pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) {
+    glommio::spawn_local(counted(task)).detach();
+}
+
+/// Runs a task in another of this executor's queues.
+pub(crate) fn spawn_background(task: impl Future<Output = ()> + 'static, queue: TaskQueueHandle) {
+    let ready = Arc::new(Ready {
+        count: READY.with(Arc::clone),
+        is_ready: AtomicBool::new(false),
+        waker: Mutex::default(),
+    });
+    ready.set();
+    let task = async move {
+        let mut task = pin!(counted(task));
+        let waker = Waker::from(ready.clone());
+        poll_fn(|context| {
+            ready.begin(context.waker());
+            task.as_mut().poll(&mut Context::from_waker(&waker))
+        })
+        .await;
+        ready.clear();
+    };
+    // A task queue lives as long as its executor, so this cannot fail while a task runs.
+    glommio::spawn_local_into(task, queue)
+        .expect("the background queue exists")
+        .detach();
+}
+
+async fn counted(task: impl Future<Output = ()>) {
+    let mut task = pin!(task);
+    poll_fn(|context| {
+        POLLS.set(POLLS.get() + 1);
+        task.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// Counts a background task among the ready ones from its wake-up to its run.
+struct Ready {
+    count: Arc<AtomicUsize>,
+    is_ready: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Ready {
+    fn set(&self) {
+        if !self.is_ready.swap(true, Ordering::AcqRel) {
+            self.count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_ready.swap(false, Ordering::AcqRel) {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The task runs: what wakes it from here on makes it ready again.
+    fn begin(&self, waker: &Waker) {
+        self.clear();
+        let mut known = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *known = Some(waker.clone());
+        }
+    }
+}
+
+impl Wake for Ready {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let known = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let waker = known.clone();
+        drop(known);
+        if let Some(waker) = waker {
+            self.set();
+            waker.wake();
+        }
+    }
+}
