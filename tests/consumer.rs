@@ -6,6 +6,8 @@
 mod broker;
 #[path = "consumer/groups.rs"]
 mod groups;
+#[path = "consumer/java.rs"]
+mod java;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

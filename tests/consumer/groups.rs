@@ -13,14 +13,14 @@ use wire::Compression;
 
 use super::broker::{Broker, Topic, unique};
 
-const PARTITIONS: i32 = 6;
+pub const PARTITIONS: i32 = 6;
 const RECORDS: i64 = 400;
-const DONE_MAX: Duration = Duration::from_secs(90);
+pub const DONE_MAX: Duration = Duration::from_secs(90);
 
 /// How often each record was read, by all members together.
-type Seen = Arc<Mutex<BTreeMap<(i32, i64), u32>>>;
+pub type Seen = Arc<Mutex<BTreeMap<(i32, i64), u32>>>;
 
-fn member(broker: &Broker, group: &str, assignor: Assignor) -> ConsumerConfig {
+pub fn member(broker: &Broker, group: &str, assignor: Assignor) -> ConsumerConfig {
     ConsumerConfig {
         group_id: Some(group.to_owned()),
         auto_offset_reset: AutoOffsetReset::Earliest,
@@ -52,14 +52,14 @@ impl RebalanceListener for CommitOnRevoke {
 }
 
 /// A member on a task of its own, which reads and commits until it is stopped.
-struct Member {
+pub struct Member {
     stop: tokio::sync::oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
     owned: Arc<Mutex<BTreeSet<TopicPartition>>>,
 }
 
 impl Member {
-    fn start(config: ConsumerConfig, topic: &Topic, seen: &Seen) -> Self {
+    pub fn start(config: ConsumerConfig, topic: &Topic, seen: &Seen) -> Self {
         let (stop, mut stopped) = tokio::sync::oneshot::channel();
         let (topic, seen) = (topic.name.clone(), seen.clone());
         let owned: Arc<Mutex<BTreeSet<TopicPartition>>> = Arc::default();
@@ -88,11 +88,11 @@ impl Member {
         Self { stop, task, owned }
     }
 
-    fn owned(&self) -> BTreeSet<TopicPartition> {
+    pub fn owned(&self) -> BTreeSet<TopicPartition> {
         self.owned.lock().expect("no panic").clone()
     }
 
-    async fn leave(self) {
+    pub async fn leave(self) {
         self.stop.send(()).expect("it runs");
         self.task.await.expect("no panic");
     }
@@ -123,7 +123,11 @@ async fn balanced(members: &[Member], partitions: usize) {
     }
 }
 
-async fn produce(topic: &Topic, partitions: std::ops::Range<i32>, numbers: std::ops::Range<i64>) {
+pub async fn produce(
+    topic: &Topic,
+    partitions: std::ops::Range<i32>,
+    numbers: std::ops::Range<i64>,
+) {
     for partition in partitions {
         topic
             .produce(partition, numbers.clone(), Compression::Lz4)
@@ -132,7 +136,7 @@ async fn produce(topic: &Topic, partitions: std::ops::Range<i32>, numbers: std::
 }
 
 /// Waits until so many different records were read.
-async fn all_read(seen: &Seen, count: i64) {
+pub async fn all_read(seen: &Seen, count: i64) {
     let begun = Instant::now();
     let count = usize::try_from(count).expect("positive");
     loop {
@@ -148,7 +152,7 @@ async fn all_read(seen: &Seen, count: i64) {
     }
 }
 
-fn read_twice(seen: &Seen) -> Vec<((i32, i64), u32)> {
+pub fn read_twice(seen: &Seen) -> Vec<((i32, i64), u32)> {
     let seen = seen.lock().expect("no panic");
     let twice = seen.iter().filter(|(_, times)| **times > 1);
     twice.map(|(record, times)| (*record, *times)).collect()

@@ -1,7 +1,7 @@
 //! A Kafka consumer: the decisions pure (events in, effects out, `now` passed in), the shell around
 //! them on tokio. Knows nothing of the broker's insides.
 
-mod consumer;
+mod api;
 mod listener;
 mod metrics;
 mod offsets;
@@ -21,8 +21,8 @@ mod calls;
 mod commits;
 mod shared;
 
+pub use api::Consumer;
 pub use assignors::Assignor;
-pub use consumer::Consumer;
 pub use listener::{Callback, RebalanceListener};
 pub use metrics::ConsumerMetrics;
 pub use offsets::{OffsetAndMetadata, OffsetAndTimestamp};

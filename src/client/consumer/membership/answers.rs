@@ -59,7 +59,7 @@ impl Membership {
                 self.member_id = joined.member_id.clone();
                 self.generation = joined.generation;
                 self.protocol = joined.protocol.clone();
-                self.to_sync(joined, effects);
+                self.go_on_to_sync(joined, effects);
             }
             // The coordinator gives an id first, so that members that vanish leave nothing (KIP-394).
             Err((ErrorCode::MemberIdRequired, member_id)) => self.member_id = member_id,
@@ -153,15 +153,16 @@ impl Membership {
         code: ErrorCode,
         effects: &mut Vec<Effect>,
     ) {
-        match code {
+        let is_elsewhere = matches!(
+            code,
             ErrorCode::NotCoordinator
-            | ErrorCode::CoordinatorNotAvailable
-            | ErrorCode::RequestTimedOut
-            | ErrorCode::NetworkException => {
-                if self.coordinator().is_some() {
-                    self.forget_coordinator();
-                }
-            }
+                | ErrorCode::CoordinatorNotAvailable
+                | ErrorCode::RequestTimedOut
+                | ErrorCode::NetworkException
+        );
+        match code {
+            // One that is searched for already goes on being searched for.
+            _ if is_elsewhere && self.coordinator().is_some() => self.forget_coordinator(),
             _ if generation == NO_GENERATION || generation != self.generation => {}
             ErrorCode::RebalanceInProgress => self.rejoin |= self.state == State::Stable,
             ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration if self.heartbeats() => {

@@ -12,7 +12,7 @@ use super::{Attempt, Effect, Joined, Leading, Membership, State};
 
 impl Membership {
     /// The next step after a JoinGroup that succeeded.
-    pub(super) fn to_sync(&mut self, joined: Joined, effects: &mut Vec<Effect>) {
+    pub(super) fn go_on_to_sync(&mut self, joined: Joined, effects: &mut Vec<Effect>) {
         if joined.leader_id != joined.member_id {
             self.state = State::Syncing(None, Vec::new());
             return;

@@ -452,8 +452,7 @@ impl Consumer {
         }
     }
 
-    /// The last committed offsets of these partitions are looked up by [`Consumer::committed`]; this
-    /// is the position: the offset of the next record, once it is known.
+    /// The position: the offset of the next record to be returned. Waits until it is known.
     ///
     /// # Errors
     /// When the partition is not assigned, or the position not known within `default.api.timeout.ms`.
