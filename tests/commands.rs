@@ -417,6 +417,9 @@ fn faults(ran: &Ran) -> Vec<String> {
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
+/// A file, what is done to it, and what is said of that.
+type Damage<'a> = (&'a str, &'a dyn Fn(&Path), String);
+
 #[test]
 fn a_dump_of_sound_files_finds_no_fault_and_of_damaged_ones_says_where() {
     let scratch = Scratch::new("damage");
@@ -432,7 +435,7 @@ fn a_dump_of_sound_files_finds_no_fault_and_of_damaged_ones_says_where() {
         let positions: Vec<u64> = batches.filter_map(|it| it["position"].as_u64()).collect();
         usize::try_from(positions[1]).expect("small")
     };
-    let damages: [(&str, &dyn Fn(&Path), String); 7] = [
+    let damages: [Damage<'_>; 7] = [
         (
             ".log",
             &|path| flip(path, second + 70),

@@ -144,10 +144,13 @@ pub async fn all_read(seen: &Seen, count: i64) {
         if read >= count {
             return;
         }
-        assert!(
-            begun.elapsed() < DONE_MAX,
-            "{read} of {count} records were read"
-        );
+        if begun.elapsed() > DONE_MAX {
+            let mut by_partition = BTreeMap::<i32, usize>::new();
+            for (partition, _) in seen.lock().expect("no panic").keys() {
+                *by_partition.entry(*partition).or_default() += 1;
+            }
+            panic!("{read} of {count} records were read: {by_partition:?}");
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

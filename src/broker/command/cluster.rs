@@ -255,10 +255,8 @@ mod tests {
 
     #[test]
     fn what_is_not_well_fails_its_own_check_and_is_named() {
-        let mut metadata = Metadata {
-            controller: Some(1),
-            ..Metadata::default()
-        };
+        let mut metadata = Metadata::default();
+        metadata.controller = Some(1);
         let topic = Topic {
             name: "t".into(),
             id: None,

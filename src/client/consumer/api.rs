@@ -37,6 +37,7 @@ pub struct Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
+        self.shared.close();
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
@@ -198,23 +199,18 @@ impl Consumer {
         loop {
             changes.mark_unchanged();
             self.rebalance().await;
-            let (fault, records) = {
-                let mut state = self.shared.state();
+            // What is taken out makes room for the next fetch, which is then on its way while the
+            // application works.
+            let (fault, records) = self.shared.look(|state, now| {
                 let fault = state.take_fault();
-                let records = if fault.is_none() {
-                    state.collect()
-                } else {
-                    None
-                };
-                (fault.or_else(|| state.take_fault()), records)
-            };
+                let records = fault.is_none().then(|| state.collect()).flatten();
+                let fault = fault.or_else(|| state.take_fault());
+                ((fault, records), state.tick(now))
+            });
             if let Some(fault) = fault {
                 return Err(fault);
             }
             if let Some(records) = records {
-                // What was just handed out makes room for the next fetch, which is then on its way
-                // while the application works.
-                self.shared.apply(|state, now| state.tick(now));
                 return Ok(records);
             }
             let changed = tokio::time::timeout_at(deadline, changes.changed()).await;

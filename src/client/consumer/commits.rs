@@ -111,6 +111,7 @@ pub(super) async fn coordinator(
     deadline: Instant,
 ) -> Result<Identity, Error> {
     let begun = Instant::now();
+    let again = shared.config.cluster.retry_backoff.initial;
     let mut changes = shared.changes();
     loop {
         changes.mark_unchanged();
@@ -122,16 +123,16 @@ pub(super) async fn coordinator(
                 reason: "committed offsets need a group: set group.id".to_owned(),
             });
         }
-        shared.apply(|state, now| state.want_coordinator(now));
-        changes.mark_unchanged();
-        let changed = tokio::time::timeout_at(deadline, changes.changed()).await;
-        if !matches!(changed, Ok(Ok(()))) {
+        if Instant::now() >= deadline {
             return Err(Error::Timeout {
                 what: "the group's coordinator".into(),
                 waited: begun.elapsed(),
                 setting: "default.api.timeout.ms",
             });
         }
+        shared.look(|state, now| ((), state.want_coordinator(now)));
+        let until = deadline.min(Instant::now() + again);
+        let _ = tokio::time::timeout_at(until, changes.changed()).await;
     }
 }
 
@@ -149,14 +150,10 @@ fn may_pass(code: ErrorCode) -> bool {
     )
 }
 
-/// Whether this member has got a new generation since the commit was sent: what it still owns it may
-/// commit in that one.
+/// Whether this member has got a new generation since the commit was sent, or is about to: what it
+/// still owns it may commit in that one.
 fn has_moved_on(shared: &Shared, who: &Identity, code: ErrorCode) -> bool {
-    let state = shared.state();
-    let identity = state.identity();
-    code == ErrorCode::IllegalGeneration
-        && state.may_commit()
-        && identity.is_some_and(|now| now.generation > who.generation)
+    code == ErrorCode::IllegalGeneration && shared.state().has_moved_on(who.generation)
 }
 
 /// The group has moved on without this member: its partitions may be another's.

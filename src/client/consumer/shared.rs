@@ -1,6 +1,7 @@
 //! Carries out what the state decides: makes its calls on tasks of their own, hands the answers back,
 //! keeps its time. Decides nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +25,7 @@ pub(super) struct Shared {
     changed: watch::Sender<()>,
     /// Rung when the next tick may be another.
     bell: Notify,
+    closed: AtomicBool,
 }
 
 impl Shared {
@@ -34,6 +36,7 @@ impl Shared {
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             bell: Notify::new(),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -47,9 +50,22 @@ impl Shared {
         self.changed.subscribe()
     }
 
-    /// Changes the state and makes the calls that it asks for.
+    /// Changes the state, makes the calls that it asks for, and tells who waits for changes.
     pub(super) fn apply(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant) -> Vec<Call>) {
-        let calls = change(&mut self.state(), Instant::now());
+        self.look(|state, now| ((), change(state, now)));
+        self.changed.send_replace(());
+    }
+
+    /// Takes something out of the state and makes the calls that this allows. Those who wait for
+    /// changes are not told.
+    pub(super) fn look<T>(
+        self: &Arc<Self>,
+        take: impl FnOnce(&mut State, Instant) -> (T, Vec<Call>),
+    ) -> T {
+        let (taken, calls) = take(&mut self.state(), Instant::now());
+        if self.closed.load(Ordering::Acquire) {
+            return taken;
+        }
         let mut refreshed = false;
         for call in calls {
             if matches!(call, Call::RefreshMetadata) {
@@ -61,7 +77,12 @@ impl Shared {
             tokio::spawn(make(self.clone(), call));
         }
         self.bell.notify_one();
-        self.changed.send_replace(());
+        taken
+    }
+
+    /// The consumer is gone: answers that are still on their way lead to no more calls.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 
     /// As [`Shared::apply`], and waits for the calls to be answered.

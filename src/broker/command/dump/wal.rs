@@ -86,7 +86,7 @@ impl Commits {
         each(&extent, wal, |at, read| {
             let commit = match read {
                 Ok(commit) => commit,
-                Err(broken) => return self.add_broken(path, at, &broken, rows),
+                Err(broken) => return self.add_broken(path, at, broken, rows),
             };
             let head = commit.head;
             let leftover = *generation.get_or_insert(head.generation) != head.generation;
@@ -102,8 +102,8 @@ impl Commits {
                 generation: head.generation,
             });
             let bytes = extent.slice(at..);
-            add(coverage, &bytes, &commit);
-            push_commit(path, at, leftover, &bytes, &commit, rows)
+            add(coverage, &bytes, commit);
+            push_commit(path, at, leftover, &bytes, commit, rows)
         })?;
         let extent = Row::Extent {
             bytes: extent.len() as u64,

@@ -305,11 +305,20 @@ impl Membership {
     }
 
     /// While JoinGroup is unanswered the coordinator knows that the member is alive, and a heartbeat
-    /// would wait behind it on the connection.
+    /// would wait behind it on the connection. Preparing may take as long as the application does.
     fn heartbeats(&self) -> bool {
+        match self.state {
+            State::Preparing => self.generation != NO_GENERATION,
+            State::Assigning(..) | State::Syncing(..) | State::Stable => true,
+            State::Out | State::Joining(_) => false,
+        }
+    }
+
+    /// Whether a rebalance goes on that needs nothing more of the application.
+    pub(super) fn is_joining(&self) -> bool {
         matches!(
             self.state,
-            State::Assigning(..) | State::Syncing(..) | State::Stable
+            State::Joining(_) | State::Assigning(..) | State::Syncing(..)
         )
     }
 

@@ -96,6 +96,14 @@ impl State {
         self.group.is_some() && (self.wanted.topics().is_none() || is_member)
     }
 
+    /// Whether this member has a newer generation than that, or is about to get one.
+    pub(crate) fn has_moved_on(&self, generation: i32) -> bool {
+        self.membership.as_ref().is_some_and(|membership| {
+            let now = membership.identity().1;
+            now > generation || (now == generation && membership.is_joining())
+        })
+    }
+
     /// Whether a commit of these partitions is still this consumer's to make.
     pub(crate) fn owns<'a>(
         &self,
