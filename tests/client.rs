@@ -2,7 +2,6 @@
 //! CORELOG_TEST_BOOTSTRAP=HOST:PORT it runs against that broker (any Kafka), else against its own.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +13,11 @@ use client::properties::Acks;
 use client::{AdminConfig, Error, ProducerConfig};
 use wire::records::Records;
 use wire::{Compression, ErrorCode};
+
+use address::free_address;
+
+#[path = "broker/address.rs"]
+mod address;
 
 /// A broker of its own, or the one that the environment names.
 struct Broker {
@@ -98,11 +102,6 @@ impl Drop for Broker {
     }
 }
 
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound")
-}
-
 /// Starts a broker and waits until it says that it listens.
 fn launch(data: &PathBuf, listen: &str) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_corelog"))
@@ -117,6 +116,8 @@ fn launch(data: &PathBuf, listen: &str) -> Child {
     std::thread::spawn(move || BufReader::new(stderr).lines().for_each(drop));
     while std::net::TcpStream::connect(listen).is_err() {
         assert!(Instant::now() < deadline, "the broker listens within 30 s");
+        let ended = child.try_wait().expect("our child");
+        assert!(ended.is_none(), "the broker ended: {ended:?}");
         std::thread::yield_now();
     }
     child

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +14,11 @@ use serde_json::Value;
 use wire::Compression;
 use wire::batch::stamp;
 use wire::records::BatchBuilder;
+
+use address::free_address;
+
+#[path = "broker/address.rs"]
+mod address;
 
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -64,8 +69,7 @@ struct Broker {
 
 impl Broker {
     fn start(data: &Path) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = port.expect("a free port");
+        let address = free_address();
         let process = Command::new(env!("CARGO_BIN_EXE_corelog"))
             .args(["serve", "--shards", "1", "--listen", &address.to_string()])
             .arg("--data")

@@ -2,6 +2,8 @@
 //! whatever listens there, groups included (see tests/compatibility/groups/run). Knows brokers by the
 //! protocol only.
 
+#[path = "broker/address.rs"]
+mod address;
 #[path = "consumer/broker.rs"]
 mod broker;
 #[path = "consumer/groups.rs"]

@@ -2,13 +2,15 @@
 //! it. Knows nothing of what it is asked.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use client::direct::Connection;
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::address::free_address;
 
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -29,8 +31,7 @@ impl Broker {
         let directory = program.parent().expect("a directory");
         let data = directory.join(format!("cost-data-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&data);
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = port.expect("a free port");
+        let address = free_address();
         let mut process = Command::new(directory.join("counted"))
             .arg("serve")
             .args(["--listen", &address.to_string()])

@@ -2,6 +2,8 @@
 //! `benches/cost/run`. Knows the broker as a process only.
 #![forbid(unsafe_code)]
 
+#[path = "../../tests/broker/address.rs"]
+mod address;
 mod broker;
 mod load;
 mod meter;

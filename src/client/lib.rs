@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod stream;
 
 pub mod admin;
 pub mod cluster;

@@ -4,12 +4,17 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use client::direct::Connection;
+
+#[path = "address.rs"]
+mod address;
+
+use address::free_address;
 
 /// How long a broker may take until its first answer, on any machine and under any load.
 pub const START_MAX: Duration = Duration::from_secs(20);
@@ -42,8 +47,7 @@ impl Broker {
     }
 
     async fn launch(data: &Path, shards: usize, settings: &[(&str, &str)], stderr: Stdio) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = port.expect("a free port");
+        let address = free_address();
         let begun = Instant::now();
         let process = Command::new(env!("CARGO_BIN_EXE_corelog"))
             .args(["serve", "--listen", &address.to_string()])

@@ -1,7 +1,7 @@
 //! A broker to test a consumer with: this build's corelog, or one that runs already. Knows nothing of
 //! consumers.
 
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,6 +17,8 @@ use wire::messages::CreatePartitionsRequestData;
 use wire::messages::create_partitions_request::CreatePartitionsTopic;
 use wire::records::BatchBuilder;
 use wire::{ErrorCode, KafkaString};
+
+use crate::address::free_address;
 
 const START_MAX: Duration = Duration::from_secs(20);
 /// Records in one produced batch.
@@ -61,8 +63,7 @@ impl Broker {
 
     /// One of this build, on a fresh directory.
     pub async fn start_own() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let bootstrap = free.expect("a free port").to_string();
+        let bootstrap = free_address().to_string();
         let data = std::env::temp_dir().join(unique("corelog-consumer"));
         let mut broker = Self {
             own: Some(Own {

@@ -54,8 +54,7 @@ impl From<Error> for Fault {
 }
 
 async fn dial(address: &str, config: &ClusterConfig) -> Result<Connection, Fault> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+    let mut stream = crate::stream::connect(address).await?;
     let client_id = KafkaString::from(config.client_id.clone());
     let versions = negotiate(&mut stream, &client_id).await?;
     let address = Arc::from(address);

@@ -76,8 +76,7 @@ impl Connection {
     /// # Errors
     /// When nobody listens there.
     pub async fn connect(address: SocketAddr) -> Result<Self, Error> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        let stream = crate::stream::connect(address).await?;
         Ok(Self {
             stream,
             next_correlation_id: 0,
