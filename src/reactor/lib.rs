@@ -8,6 +8,7 @@
 //! | [`mailbox`] | messages between threads, taken in batches |
 //! | [`local`] | a value or a signal between tasks of one executor |
 //! | [`buffer`] | aligned memory, and memory that grows while others read it |
+//! | [`blocking`] | waiting for the disk on plain threads |
 //! | [`file`](mod@file) | direct files, page-cache files, names and directories |
 //! | [`socket`] | listening, receiving, sending from memory and from files |
 //! | [`probe`](mod@probe) | what this machine offers, and remedies |
@@ -26,6 +27,7 @@ mod executor;
 mod ring;
 mod tasks;
 
+pub mod blocking;
 pub mod buffer;
 pub mod file;
 pub mod local;

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use logic::ids::{LeaderEpoch, Offset, PartitionId, Timestamp};
 use logic::log::header::{BatchHeader, CHECKSUM_START, HEADER_BYTES};
 use logic::log::segment::Segment;
+use reactor::blocking;
 use reactor::file::{self, DirectFile, PageFile};
 
 use super::checkpoint::{Checkpoint, RawHeader};
@@ -298,7 +299,7 @@ impl Log {
         shared.tail_dropped(freed);
         state.settled();
         // Unlinking gigabytes takes a while: not on the reactor. What fails is removed at start-up.
-        std::thread::spawn(move || drop(std::fs::remove_dir_all(gone)));
+        blocking::detached(move || drop(blocking::fs::remove_dir_all(gone)));
         Ok(())
     }
 }

@@ -8,13 +8,13 @@
 //!     checkpoint                              its state at the last clean stop, a cache
 //! ```
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use logic::ids::{Offset, PartitionId, TopicId};
 use reactor::Reactor;
+use reactor::blocking::fs;
 use reactor::buffer::AlignedBuf;
 use reactor::file::{self, DirectFile, Mode};
 

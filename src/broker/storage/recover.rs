@@ -6,7 +6,6 @@
 pub mod fuzz;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use logic::log::epochs::Epochs;
 use logic::log::header::BatchHeader;
 use logic::log::segment::Segment;
 use logic::partition::producers::BatchSummary;
+use reactor::blocking::{self, fs};
 
 use super::checkpoint::{Checkpoint, RawHeader};
 use super::frame::{self, BLOCK, Commit, CommitHead, FrameHead, Kind, WalId};
@@ -132,7 +132,7 @@ impl OldWal {
     /// One partition no longer needs it; the last one removes it, on a thread of its own.
     pub fn settle(self: Arc<Self>) {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            std::thread::spawn(move || place::remove_wal(&self.directory));
+            blocking::detached(move || place::remove_wal(&self.directory));
         }
     }
 }
@@ -251,20 +251,14 @@ struct Lost {
 
 fn read_all(directories: &[(u64, WalId, PathBuf)]) -> Result<Vec<ReadWal>, StorageError> {
     // One thread each: the disk has more to give than one reader takes.
-    let results: Vec<io::Result<ReadWal>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = directories
-            .iter()
-            .map(|(_, wal, path)| scope.spawn(move || read_wal(path, *wal)))
-            .collect();
-        let joined = threads.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a recovery thread panicked")))
-        });
-        joined.collect()
-    });
+    let reads = directories.iter();
+    let reads = reads.map(|(_, wal, path)| move || read_wal(path, *wal));
     let mut read = Vec::new();
-    for (result, (.., path)) in results.into_iter().zip(directories) {
+    for (result, (.., path)) in blocking::together(reads.collect())
+        .into_iter()
+        .zip(directories)
+    {
+        let result = result.unwrap_or_else(|_| Err(io::Error::other("a recovery thread panicked")));
         read.push(result.map_err(|source| StorageError::io("read", path, source))?);
     }
     Ok(read)
@@ -477,7 +471,8 @@ fn collect(
     let root = place::logs_root(data_dir);
     let io = |source| StorageError::io("read", &root, source);
     for entry in fs::read_dir(&root).map_err(io)? {
-        let directory = entry.map_err(io)?.path();
+        let entry = entry.map_err(io)?;
+        let directory = entry.path();
         if directory
             .as_os_str()
             .as_encoded_bytes()
@@ -486,7 +481,7 @@ fn collect(
             fs::remove_dir_all(&directory).map_err(io)?;
             continue;
         }
-        if !directory.is_dir() {
+        if !entry.file_type().map_err(io)?.is_dir() {
             continue;
         }
         let metadata = place::read_small(&directory.join(METADATA));

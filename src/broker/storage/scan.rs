@@ -1,14 +1,14 @@
 //! Reads whole segments at start-up to find out what the missing caches said. Slow, and only ever
 //! needed when somebody deleted or broke them. Knows nothing of write-ahead logs.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, CHECKSUM_START, HEADER_BYTES, NoHeader};
+use reactor::blocking::FileExt;
+use reactor::blocking::fs::File;
 
 use super::LogConfig;
 use super::append::segment_path;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use logic::ids::{Offset, PartitionId};
 use logic::log::segment::Segment;
 use reactor::Reactor;
-use reactor::file;
+use reactor::{blocking, file};
 
 use super::append::{Backing, Dropped, Log, LogState, Producers, Unsealed};
 use super::commit::Queued;
@@ -162,7 +162,7 @@ impl Storage {
             log_start: Offset(0),
         };
         let path = directory.join(METADATA);
-        if shared.logs.borrow().contains_key(&id) || path.exists() {
+        if shared.logs.borrow().contains_key(&id) || blocking::fs::exists(&path).unwrap_or(true) {
             return Err(StorageError::Exists(directory));
         }
         let made = async {
