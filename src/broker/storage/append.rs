@@ -291,10 +291,14 @@ impl Log {
             file::rename(&shared.reactor, &state.directory, &gone).await?;
             file::sync_dir(&shared.reactor, &root).await
         };
-        renamed
-            .await
-            .map_err(|source| StorageError::io("delete", &state.directory, source))?;
+        if let Err(source) = renamed.await {
+            let error = StorageError::io("delete", &state.directory, source);
+            // Nobody knows whether the next start finds it.
+            shared.fail(&error);
+            return Err(error);
+        }
         shared.logs.borrow_mut().remove(&self.id());
+        shared.committed.notify();
         let freed = std::mem::take(&mut *state.tail.borrow_mut()).capacity();
         shared.tail_dropped(freed);
         state.settled();

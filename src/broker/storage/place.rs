@@ -136,10 +136,19 @@ fn wrap(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads a small file. `None` when it is missing, torn or of another version.
-pub fn read_small(path: &Path) -> Option<Bytes> {
-    let bytes = Bytes::from(fs::read(path).ok()?);
-    let mut cursor = Cursor::new(&bytes);
+/// Reads a small file. `None` when it is missing, torn or of another version. What cannot be read now may
+/// well be sound: that is an error, never taken for missing.
+pub fn read_small(path: &Path) -> io::Result<Option<Bytes>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(unwrap(&Bytes::from(bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The body of a small file.
+fn unwrap(bytes: &Bytes) -> Option<Bytes> {
+    let mut cursor = Cursor::new(bytes);
     let magic = cursor.take(MAGIC.len())?;
     let checksum = cursor.u32()?;
     let len = cursor.u32()? as usize;

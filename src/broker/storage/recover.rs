@@ -138,9 +138,10 @@ impl OldWal {
 }
 
 /// Which start of the broker this is.
-pub(super) fn read_boot(data_dir: &Path) -> Option<u64> {
+pub(super) fn read_boot(data_dir: &Path) -> io::Result<Option<u64>> {
     let body = place::read_small(&place::wal_root(data_dir).join("boot"))?;
-    Some(u64::from_le_bytes(*body.first_chunk()?))
+    let number = |body: Bytes| body.first_chunk().copied().map(u64::from_le_bytes);
+    Ok(body.and_then(number))
 }
 
 /// Whether a write-ahead log of an earlier start is, or may be, still there.
@@ -222,7 +223,7 @@ fn next_boot(data_dir: &Path, directories: &[(u64, WalId, PathBuf)]) -> io::Resu
         .map(|(boot, ..)| *boot)
         .max()
         .unwrap_or(0);
-    let boot = read_boot(data_dir).unwrap_or(0).max(newest) + 1;
+    let boot = read_boot(data_dir)?.unwrap_or(0).max(newest) + 1;
     place::write_small_blocking(&place::wal_root(data_dir).join("boot"), &boot.to_le_bytes())
 }
 
@@ -484,21 +485,18 @@ fn collect(
         if !entry.file_type().map_err(io)?.is_dir() {
             continue;
         }
-        let metadata = place::read_small(&directory.join(METADATA));
-        let Some(metadata) = metadata.and_then(|body| Metadata::decode(&body)) else {
-            // A crash in the middle of making a log leaves an empty directory.
-            if fs::remove_file(directory.join("partition.new")).is_ok()
-                | fs::remove_dir(&directory).is_ok()
-            {
+        let metadata = match read_metadata(&directory) {
+            Ok(Some(metadata)) => metadata,
+            Ok(None) => continue,
+            Err(what) => {
+                let id = None;
+                recovery.damaged.push(Damaged {
+                    id,
+                    directory,
+                    what,
+                });
                 continue;
             }
-            let what = format!("{METADATA} is missing or unreadable");
-            recovery.damaged.push(Damaged {
-                id: None,
-                directory,
-                what,
-            });
-            continue;
         };
         let part = folded.partitions.remove(&metadata.id);
         let from = part
@@ -519,7 +517,28 @@ fn collect(
         }
     }
     recovery.logs.sort_by_key(RecoveredLog::id);
+    if recovery.damaged.iter().any(|damaged| damaged.id.is_none()) {
+        // One of those that have no directory is the one whose directory does not say so.
+        for wal in folded.partitions.values().flat_map(|part| &part.from) {
+            wal.users.fetch_add(1, Ordering::AcqRel);
+        }
+    }
     Ok(())
+}
+
+/// Whose log lies in a directory; `None` when it was never finished, and is gone now.
+fn read_metadata(directory: &Path) -> Result<Option<Metadata>, String> {
+    let path = directory.join(METADATA);
+    let body = place::read_small(&path).map_err(|error| format!("{METADATA}: {error}"))?;
+    let metadata = body.and_then(|body| Metadata::decode(&body));
+    // A crash in the middle of making a log leaves an empty directory.
+    let unfinished = || {
+        fs::remove_file(directory.join("partition.new")).is_ok() | fs::remove_dir(directory).is_ok()
+    };
+    if metadata.is_none() && !unfinished() {
+        return Err(format!("{METADATA} is missing or torn"));
+    }
+    Ok(metadata)
 }
 
 fn one(metadata: Metadata, directory: &Path, part: Option<Part>) -> Result<RecoveredLog, String> {
@@ -691,6 +710,7 @@ fn from_files(
     files: &[SegmentFile],
 ) -> Result<RecoveredLog, String> {
     let checkpoint = place::read_small(&directory.join(CHECKPOINT))
+        .map_err(|error| format!("{CHECKPOINT}: {error}"))?
         .and_then(|body| Checkpoint::decode(&body))
         .filter(|checkpoint| fits(checkpoint, files));
     let checkpoint = match checkpoint {

@@ -90,7 +90,8 @@ impl Storage {
             move |source| StorageError::io(doing, &path, source)
         };
         let wal = place::random_wal_id().map_err(io("read", Path::new("/dev/urandom")))?;
-        let boot = super::recover::read_boot(data_dir).unwrap_or(1);
+        let boot = super::recover::read_boot(data_dir);
+        let boot = boot.map_err(io("read", data_dir))?.unwrap_or(1);
         for directory in [data_dir, &root, &place::logs_root(data_dir)] {
             file::create_dir(reactor, directory)
                 .await

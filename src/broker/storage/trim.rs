@@ -119,7 +119,7 @@ async fn checkpoint(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), Stora
     loop {
         behind::flush(shared, log).await?;
         if log.deleted.get() {
-            return Ok(());
+            return gone(shared, log).await;
         }
         if log.can_checkpoint() {
             break;
@@ -133,6 +133,20 @@ async fn checkpoint(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), Stora
         log.backing.replace(Backing::Wal(sequence));
     }
     behind::save_index(shared, log).await
+}
+
+/// Waits until a log's deletion is durable: before that a crash brings it back, and recovery needs what was
+/// about to be given up.
+async fn gone(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
+    let is_there = || {
+        let logs = shared.logs.borrow();
+        logs.get(&log.id()).is_some_and(|it| Rc::ptr_eq(it, log))
+    };
+    shared
+        .committed
+        .until(|| !is_there() || shared.has_failed())
+        .await;
+    if is_there() { shared.check() } else { Ok(()) }
 }
 
 /// Has a recovered log settle in this write-ahead log, so that the older ones can go.

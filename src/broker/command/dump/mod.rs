@@ -195,7 +195,7 @@ fn beside(index: &Path, base: Offset) -> Option<Walked> {
 }
 
 fn owner(partition: &Path) -> Option<PartitionId> {
-    let body = place::read_small(&partition.join(METADATA))?;
+    let body = place::read_small(&partition.join(METADATA)).ok()??;
     place::Metadata::decode(&body).map(|metadata| metadata.id)
 }
 

@@ -17,9 +17,9 @@ const UNREADABLE: &str = "torn, damaged, or of another version: its checksum doe
 /// Dumps a partition's metadata; returns it if it is sound.
 ///
 /// # Errors
-/// Those of standard output.
+/// When the file cannot be read, and those of standard output.
 pub fn dump_metadata(path: &Path, rows: &mut Rows) -> io::Result<Option<Metadata>> {
-    let metadata = place::read_small(path).and_then(|body| Metadata::decode(&body));
+    let metadata = place::read_small(path)?.and_then(|body| Metadata::decode(&body));
     let Some(metadata) = metadata else {
         rows.fault(path, None, UNREADABLE)?;
         return Ok(None);
@@ -37,9 +37,9 @@ pub fn dump_metadata(path: &Path, rows: &mut Rows) -> io::Result<Option<Metadata
 /// Dumps a partition's checkpoint; returns it if it is sound.
 ///
 /// # Errors
-/// Those of standard output.
+/// When the file cannot be read, and those of standard output.
 pub fn dump_checkpoint(path: &Path, rows: &mut Rows) -> io::Result<Option<Checkpoint>> {
-    let checkpoint = place::read_small(path).and_then(|body| Checkpoint::decode(&body));
+    let checkpoint = place::read_small(path)?.and_then(|body| Checkpoint::decode(&body));
     let Some(checkpoint) = checkpoint else {
         rows.fault(path, None, UNREADABLE)?;
         return Ok(None);
@@ -79,9 +79,9 @@ fn producers(snapshot: &Bytes) -> Option<u64> {
 /// Dumps how often the broker has started.
 ///
 /// # Errors
-/// Those of standard output.
+/// When the file cannot be read, and those of standard output.
 pub fn dump_boot(path: &Path, rows: &mut Rows) -> io::Result<()> {
-    let body = place::read_small(path);
+    let body = place::read_small(path)?;
     match body.as_deref().and_then(<[u8]>::first_chunk) {
         Some(starts) => {
             let starts = u64::from_le_bytes(*starts);

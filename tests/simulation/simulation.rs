@@ -1,0 +1,198 @@
+//! Storage on a simulated machine, seed by seed: `cargo test --test simulation -- --seeds 2000`. Without
+//! arguments it is a short run for the gate.
+//!
+//! | argument | meaning |
+//! |---|---|
+//! | `--seeds N` | so many seeds, from `--from` on (0) |
+//! | `--seed N` | this one alone, every disk operation shown |
+//! | `--sweep N` | so many seeds, each once for every disk operation of its first life, which fails |
+//! | `--bugs N` | which of N seeds is the first to find each bug that is put in |
+
+mod ghost;
+mod story;
+
+use std::panic::{catch_unwind, set_hook};
+use std::process::ExitCode;
+
+use reactor::world::Bug;
+use story::{Outcome, Plan, live};
+
+const SEEDS: u64 = 200;
+/// Of so many seeds one is lived through twice, to see that it is the same story.
+const TWICE: u64 = 16;
+/// A sweep ends after so many failures: more say nothing new.
+const FAILURES_MAX: u64 = 20;
+const LIVES: u64 = 4;
+const BUGS: [Bug; 4] = [
+    Bug::AcknowledgeBeforeFlush,
+    Bug::ForgetDirectoryFlush,
+    Bug::AcknowledgeAfterError,
+    Bug::NoRename,
+];
+
+/// What is asked for.
+struct Wanted {
+    from: u64,
+    seeds: u64,
+    tell: bool,
+    sweep: u64,
+    bugs: u64,
+}
+
+fn main() -> ExitCode {
+    let wanted = match wanted() {
+        Ok(wanted) => wanted,
+        Err(argument) => {
+            eprintln!("{argument} is followed by a number; see tests/simulation/simulation.rs");
+            return ExitCode::from(2);
+        }
+    };
+    let well = if wanted.bugs > 0 {
+        find_bugs(wanted.bugs)
+    } else if wanted.sweep > 0 {
+        sweep(wanted.from, wanted.sweep)
+    } else {
+        run(&wanted)
+    };
+    ExitCode::from(u8::from(!well))
+}
+
+fn wanted() -> Result<Wanted, String> {
+    let mut wanted = Wanted {
+        from: 0,
+        seeds: SEEDS,
+        tell: false,
+        sweep: 0,
+        bugs: 0,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let place = match argument.as_str() {
+            "--seeds" => &mut wanted.seeds,
+            "--from" => &mut wanted.from,
+            "--sweep" => &mut wanted.sweep,
+            "--bugs" => &mut wanted.bugs,
+            "--seed" => {
+                (wanted.seeds, wanted.tell) = (1, true);
+                &mut wanted.from
+            }
+            // What cargo and its users pass to every test.
+            _ => continue,
+        };
+        let number = arguments.next().and_then(|it| it.parse().ok());
+        *place = number.ok_or(argument)?;
+    }
+    Ok(wanted)
+}
+
+fn plan(seed: u64) -> Plan {
+    Plan {
+        seed,
+        lives: LIVES,
+        bug: None,
+        fail_at: None,
+        tell: false,
+    }
+}
+
+/// Lives through seeds and says what they came to; whether all went well.
+fn run(wanted: &Wanted) -> bool {
+    let mut failed = 0;
+    let mut all = Vec::new();
+    for seed in wanted.from..wanted.from + wanted.seeds {
+        let tell = wanted.tell;
+        let plan = Plan { tell, ..plan(seed) };
+        let lived = catch_unwind(|| {
+            let outcome = live(plan);
+            if seed % TWICE == 0 && !tell {
+                assert_eq!(live(plan), outcome, "the same seed is the same story");
+            }
+            outcome
+        });
+        match lived {
+            Ok(outcome) => all.push(outcome),
+            Err(_) => {
+                eprintln!("seed {seed} failed: cargo test --test simulation -- --seed {seed}");
+                failed += 1;
+            }
+        }
+    }
+    let sum = |part: fn(&Outcome) -> u64| all.iter().map(part).sum::<u64>();
+    println!(
+        "{} seeds, {failed} failed: {} disk operations, {} power cuts, {} failed operations, {} batches left",
+        all.len() + failed,
+        sum(|it| it.operations),
+        sum(|it| it.power_cuts),
+        sum(|it| it.failures),
+        sum(|it| it.appended),
+    );
+    failed == 0
+}
+
+/// Fails each disk operation of a seed's first life in turn.
+fn sweep(from: u64, seeds: u64) -> bool {
+    let (mut lives, mut failed) = (0, 0);
+    for seed in from..from + seeds {
+        let once = |fail_at| {
+            let fail_at = Some(fail_at);
+            let lives = 1;
+            catch_unwind(|| {
+                live(Plan {
+                    fail_at,
+                    lives,
+                    ..plan(seed)
+                })
+            })
+        };
+        for operation in 1.. {
+            lives += 1;
+            match once(operation) {
+                // The life was over before.
+                Ok(outcome) if outcome.first_life < operation => break,
+                Ok(_) => {}
+                Err(_) => {
+                    eprintln!("seed {seed} failed with operation {operation}");
+                    failed += 1;
+                    if failed > FAILURES_MAX {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+    println!(
+        "{seeds} seeds, {lives} failed operations: {failed} times something was not as it must be"
+    );
+    failed == 0
+}
+
+/// Prints which seed is the first to find each bug.
+fn find_bugs(seeds: u64) -> bool {
+    // Failing is what is wanted.
+    set_hook(Box::new(|_| ()));
+    let mut all = true;
+    println!("| bug | first seed that finds it | by |");
+    println!("|---|---|---|");
+    for bug in BUGS {
+        let bug = Some(bug);
+        let found = (0..seeds).find_map(|seed| {
+            let plan = Plan { bug, ..plan(seed) };
+            let said = catch_unwind(|| live(plan)).err()?;
+            Some((
+                seed,
+                said.downcast::<String>()
+                    .map_or_else(|_| String::new(), |it| *it),
+            ))
+        });
+        all &= found.is_some();
+        let (seed, said) = found.map_or(("none".to_owned(), String::new()), |(seed, said)| {
+            (seed.to_string(), said.chars().take(90).collect())
+        });
+        println!(
+            "| {:?} | {seed} | {} |",
+            bug.expect("some"),
+            said.replace('\n', " ")
+        );
+    }
+    all
+}
