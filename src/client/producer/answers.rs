@@ -79,7 +79,7 @@ impl Accumulator {
 
     fn written(&mut self, sent: &Sent, outcome: Outcome, verdict: &mut Verdict) {
         let queue = self.queue(&sent.place);
-        if let Some(batch) = queue.remove(sent.batch) {
+        if let Some(batch) = queue.acknowledge(sent.batch) {
             self.finish(batch, outcome, &mut verdict.fates);
         }
     }
