@@ -66,6 +66,8 @@ pub struct Workload {
     pub groups: u32,
     /// How many consumers each group has; its partitions are dealt out among them.
     pub consumers: u32,
+    /// Who deals them out.
+    pub group_protocol: GroupProtocol,
     /// The consumers' further configs.
     pub consumer_config: Configs,
     /// How much is produced before consumers start; 0 for consumers that follow.
@@ -90,6 +92,15 @@ pub enum Acks {
     Leader,
     /// Every in-sync replica's.
     All,
+}
+
+/// How the consumers of a group share the partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// The generator deals them out, the same on any broker: nothing joins, commits or rebalances.
+    None,
+    /// The broker's coordinator does, by JoinGroup and SyncGroup; offsets are committed.
+    Classic,
 }
 
 /// When records are due, in an open loop. The rate is the workload's.
