@@ -138,6 +138,11 @@ impl Workload {
         (0..self.topics).map(name).collect()
     }
 
+    /// Whether producers compress their batches.
+    pub fn is_compressed(&self) -> bool {
+        self.compression != "none"
+    }
+
     /// Whether the generator waits for acknowledgements before it sends more.
     pub fn is_closed_loop(&self) -> bool {
         self.rate.is_none()

@@ -187,8 +187,8 @@ fn progress(trial: &Trial) -> String {
         Load::Open(_) => format!(", p50 {}, p99 {}, p99.9 {}", time(0), time(2), time(3)),
     };
     let invalid = match trial.result.invalid.is_empty() {
-        true => String::new(),
-        false => format!(", INVALID: {}", trial.result.invalid.join("; ")),
+        true => "",
+        false => ", INVALID",
     };
     format!(
         "{}, {}, {}, repeat {}: {} {}/s, {}/s{times}{invalid}",
