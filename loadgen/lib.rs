@@ -16,6 +16,8 @@ pub mod measure;
 
 pub mod search;
 
+pub mod versus;
+
 pub mod verify;
 
 pub mod results;

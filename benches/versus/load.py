@@ -3,8 +3,6 @@
 import os
 import re
 import subprocess
-import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import processes
@@ -25,8 +23,7 @@ WARM_UP_GROWTH_MAX = 10
 
 _SUMMARY = re.compile(
     r"^(?P<records>\d+) (?P<steady>steady state )?records sent, (?P<records_s>[\d.]+) records/sec"
-    r" \((?P<mib_s>[\d.]+) MB/sec\), (?P<avg>[\d.]+) ms avg latency, (?P<max>[\d.]+) ms max latency,"
-    r" (?P<p50>\d+) ms 50th, (?P<p95>\d+) ms 95th, (?P<p99>\d+) ms 99th, (?P<p999>\d+) ms 99\.9th",
+    r" \((?P<mib_s>[\d.]+) MB/sec\)",
     re.MULTILINE,
 )
 
@@ -47,18 +44,11 @@ class Load:
                 raise RuntimeError(f"topic {topic} was not created; see {self.log}")
 
     def produce(self, topic: str, records: int) -> dict[str, float]:
-        """All producers of the case at once, each with its share of the records."""
-        deadline = time.monotonic() + self.settings.run_seconds_max
-        command = self._producer(topic, records // self.case.producers)
-        with ExitStack() as stack:
-            running = [
-                stack.enter_context(processes.started(command, self.log, stdout=subprocess.PIPE))
-                for _ in range(self.case.producers)
-            ]
-            outputs = [process.communicate(timeout=deadline - time.monotonic())[0] for process in running]
-        if any(process.returncode != 0 for process in running):
-            raise RuntimeError(f"a producer failed; see {self.log}")
-        return _joined([_steady_state(output) for output in outputs])
+        with processes.started(self._producer(topic, records), self.log, stdout=subprocess.PIPE) as process:
+            output = process.communicate(timeout=self.settings.run_seconds_max)[0]
+        if process.returncode != 0:
+            raise RuntimeError(f"the producer failed; see {self.log}")
+        return _steady_state(output)
 
     def _producer(self, topic: str, records: int) -> list[str]:
         properties = {**PRODUCER, "acks": self.case.acks}
@@ -129,12 +119,6 @@ def _steady_state(output: str) -> dict[str, float]:
         if match["steady"]:
             return {key: float(value) for key, value in match.groupdict().items() if key != "steady"}
     raise RuntimeError(f"no steady state summary in the producer's output:\n{output}")
-
-
-def _joined(figures: list[dict[str, float]]) -> dict[str, float]:
-    """Rates of producers that ran together add up; of latencies the worst producer's counts."""
-    sums = ("records", "records_s", "mib_s")
-    return {key: (sum if key in sums else max)(each[key] for each in figures) for key in figures[0]}
 
 
 def _reading(line: str) -> dict[str, float]:

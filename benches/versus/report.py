@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass
 
-from settings import BROKERS, PRODUCER, Case, Settings
+from settings import BROKERS, Case
 
 
 @dataclass(frozen=True)
@@ -16,16 +16,11 @@ class Run:
     figures: dict[str, float]
 
 
-# What the table shows: title, figure, format. Fetches have no latencies.
+# What the table shows: title, figure, format. The producer's latencies are not among them: it sends without a limit
+# on its rate, so they are the time spent in its own buffer.
 COLUMNS = (
     ("records/s", "records_s", ",.0f"),
     ("MiB/s", "mib_s", ".1f"),
-    ("avg ms", "avg", ".1f"),
-    ("p50", "p50", ".0f"),
-    ("p95", "p95", ".0f"),
-    ("p99", "p99", ".0f"),
-    ("p99.9", "p999", ".0f"),
-    ("max", "max", ".0f"),
     ("CPU s", "broker_cpu_s", ".2f"),
     ("CPU us/record", "broker_cpu_us_per_record", ".2f"),
     ("peak RSS MiB", "broker_rss_peak_mib", ".0f"),
@@ -75,22 +70,6 @@ def table(summaries: dict[str, dict]) -> str:
             ratio = _ratio_text(case["ratio"]) if broker == "corelog" else ""
             lines.append(f"| {name} | {broker} | {' | '.join(cells)} | {ratio} |")
     return "\n".join(lines)
-
-
-def paragraph(cases: tuple[Case, ...], summaries: dict[str, dict], environment: dict, settings: Settings) -> str:
-    """Ready for a README."""
-    what = {case.name: case.what for case in cases}
-    ratios = "; ".join(f"{_ratio_text(case['ratio'])} in `{name}` ({what[name]})" for name, case in summaries.items())
-    producer = ", ".join(f"{key}={value}" for key, value in PRODUCER.items())
-    return (
-        f"Records per second, corelog over Apache Kafka {environment['kafka']}, median (smallest to largest) of"
-        f" {settings.repeats} alternating pairs: {ratios}."
-        f" Records of {settings.record_bytes} bytes on {settings.partitions} partitions,"
-        f" kafka-producer-perf-test unthrottled with {producer}, load and broker together on"
-        f" {environment['cpus']}, {environment['memory']}, {environment['kernel']}, {environment['file_system']}"
-        f" (append and flush of 4 KiB: {environment['flush_ms']} ms), {environment['java']}."
-        " Repeat it with `benches/versus/run`; `benches/versus/README.md` says what it compares."
-    )
 
 
 def _ratio_text(ratio: dict[str, float]) -> str:

@@ -24,17 +24,14 @@ class Case:
     scenario: str
     guarantee: str
     acks: str
-    producers: int
-    what: str
 
 
 CASES = (
-    Case("flush", "produce", "flush", "all", 1, "acks=all, flushed before it is acknowledged"),
-    Case("none-acks-all", "produce", "none", "all", 1, "acks=all, no flush is waited for"),
-    Case("none-acks-1", "produce", "none", "1", 1, "acks=1, no flush is waited for"),
-    Case("flush-4-producers", "produce", "flush", "all", 4, "as flush, from 4 producers at once"),
-    Case("fetch", "fetch", "none", "all", 1, "catch-up of what was just produced"),
-    Case("fetch-cold", "fetch-cold", "none", "all", 1, "catch-up with an empty page cache"),
+    Case("flush", "produce", "flush", "all"),
+    Case("none-acks-all", "produce", "none", "all"),
+    Case("none-acks-1", "produce", "none", "1"),
+    Case("fetch", "fetch", "none", "all"),
+    Case("fetch-cold", "fetch-cold", "none", "all"),
 )
 
 

@@ -18,13 +18,32 @@ use crate::null_broker::NullBroker;
 use crate::results::{FORMAT, Latencies, RunResult, Totals, Usage};
 use crate::workload::layers::Loaded;
 
+/// What load is sent to.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Some of the cluster's brokers, or `null`.
+    pub brokers: String,
+    /// The process whose CPU and memory are watched.
+    pub pid: Option<u32>,
+}
+
+impl Target {
+    /// As the command line says.
+    pub fn given(given: &ArgMatches) -> Self {
+        Self {
+            brokers: text(given, "brokers").to_owned(),
+            pid: given.get_one("broker-pid").copied(),
+        }
+    }
+}
+
 /// The plan of a workload.
 ///
 /// # Errors
 /// When configs of the clients are wrong.
-pub fn plan(loaded: &Loaded, given: &ArgMatches) -> Result<Plan, Failure> {
+pub fn plan(loaded: &Loaded, target: &Target) -> Result<Plan, Failure> {
     let workload = loaded.workload.clone();
-    let brokers = match text(given, "brokers") {
+    let brokers = match &*target.brokers {
         "null" => null_broker()?,
         brokers => brokers.to_owned(),
     };
@@ -36,7 +55,7 @@ pub fn plan(loaded: &Loaded, given: &ArgMatches) -> Result<Plan, Failure> {
     let run = since.as_nanos() as u64 ^ u64::from(std::process::id()) << 48;
     Ok(Plan {
         topics: workload.topic_names(run),
-        broker_pid: given.get_one("broker-pid").copied(),
+        broker_pid: target.pid,
         workload,
         run,
         clients,

@@ -9,6 +9,7 @@ mod run;
 mod search;
 mod terminal;
 mod verify;
+mod versus;
 mod workloads;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "Examples:
   loadgen run bulk-64k --duration 10s        closed loop; any setting is a flag
   loadgen search steady --bound 'p99 <= 10ms'
   loadgen verify --duration 60s
+  loadgen versus --quick                     corelog and Apache Kafka, side by side
   loadgen report loadgen-results/* -o report.html
   loadgen compare RESULT OTHER
 
@@ -81,6 +83,9 @@ pub fn command() -> Command {
                     .exclusive(true),
             ),
         )
+        .subcommand(versus::arguments(Command::new("versus").about(
+            "Compare corelog and Apache Kafka on this machine, in turn, at equal guarantees",
+        )))
         .subcommands(reading())
         .subcommands(controls())
 }
@@ -189,7 +194,15 @@ fn loading(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print no progress and no summary"),
         );
-    SETTINGS.iter().fold(command, |command, setting| {
+    settings(command, &[])
+}
+
+/// Adds the settings of workloads as flags, all but some.
+fn settings(command: Command, without: &[&str]) -> Command {
+    let settings = SETTINGS
+        .iter()
+        .filter(|setting| !without.contains(&setting.key));
+    settings.fold(command, |command, setting| {
         let arg = Arg::new(setting.key)
             .long(setting.key)
             .value_name(setting.form)
@@ -211,6 +224,7 @@ pub fn main() -> ExitCode {
         Some(("run", given)) => run::run(given),
         Some(("search", given)) => search::search(given),
         Some(("verify", given)) => verify::verify(given),
+        Some(("versus", given)) => versus::versus(given),
         Some(("report", given)) => report::report(given),
         Some(("compare", given)) => compare::compare(given),
         Some(("null-broker", given)) => control::null_broker(given),
@@ -228,7 +242,9 @@ pub fn main() -> ExitCode {
 fn flags(given: &ArgMatches) -> Vec<(String, String)> {
     let mut flags = Vec::new();
     for setting in SETTINGS {
-        for value in given.get_many::<String>(setting.key).into_iter().flatten() {
+        // A command need not have them all.
+        let values = given.try_get_many::<String>(setting.key).ok().flatten();
+        for value in values.into_iter().flatten() {
             flags.push((setting.key.to_owned(), value.clone()));
         }
     }

@@ -1,15 +1,16 @@
 //! `loadgen run`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::ArgMatches;
 
+use super::assemble::{self, Target};
 use super::exit::{Failure, NOT_HELD, PARTIAL};
 use super::terminal::{self, Screen};
-use super::{assemble, flags, text};
+use super::{flags, text};
 use crate::engine::{self, Outcome};
 use crate::results::{HISTOGRAMS, RunResult, hlog};
 use crate::view::live::Live;
@@ -17,7 +18,7 @@ use crate::view::summary;
 use crate::workload::layers::{self, Loaded};
 
 /// Where results go when nobody says otherwise.
-const RESULTS: &str = "loadgen-results";
+pub const RESULTS: &str = "loadgen-results";
 
 pub fn run(given: &ArgMatches) -> Result<ExitCode, Failure> {
     let loaded = layers::load(text(given, "workload"), &flags(given))?;
@@ -27,7 +28,7 @@ pub fn run(given: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     let quiet = given.get_flag("quiet");
     let interrupted = terminal::interruption();
-    let (result, outcome) = measure(&loaded, given, &name, quiet, &interrupted)?;
+    let (result, outcome) = measure(&loaded, &Target::given(given), &name, quiet, &interrupted)?;
     let directory = directory(given, &result);
     write(&directory, &result, &outcome).map_err(|error| {
         let directory = directory.display();
@@ -51,12 +52,12 @@ pub fn run(given: &ArgMatches) -> Result<ExitCode, Failure> {
 /// One run, shown while it goes on.
 pub fn measure(
     loaded: &Loaded,
-    given: &ArgMatches,
+    target: &Target,
     name: &str,
     quiet: bool,
     interrupted: &AtomicBool,
 ) -> Result<(RunResult, Outcome), Failure> {
-    let plan = assemble::plan(loaded, given)?;
+    let plan = assemble::plan(loaded, target)?;
     let mut screen = Screen::new(quiet);
     let seconds = plan.workload.duration.as_secs_f64();
     let mut live = Live::new(name, seconds, screen.paint());
@@ -78,7 +79,8 @@ fn directory(given: &ArgMatches, result: &RunResult) -> PathBuf {
     }
 }
 
-fn write(directory: &PathBuf, result: &RunResult, outcome: &Outcome) -> std::io::Result<()> {
+/// Writes a result into a directory of its own.
+pub fn write(directory: &Path, result: &RunResult, outcome: &Outcome) -> std::io::Result<()> {
     fs::create_dir_all(directory)?;
     hlog::write(
         &directory.join(HISTOGRAMS),

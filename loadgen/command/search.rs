@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use clap::ArgMatches;
 
+use super::assemble::Target;
 use super::exit::{Failure, NOT_HELD, PARTIAL};
 use super::{flags, run, terminal, text};
 use crate::search::bound::Bound;
@@ -20,6 +21,7 @@ pub fn search(given: &ArgMatches) -> Result<ExitCode, Failure> {
     let start = quantity::rate(text(given, "start")).map_err(Failure::usage)?;
     let interrupted = terminal::interruption();
     let quiet = given.get_flag("quiet");
+    let target = Target::given(given);
     let mut search = Search::new(start);
     loop {
         let (rate, purpose) = match search.ask() {
@@ -28,7 +30,7 @@ pub fn search(given: &ArgMatches) -> Result<ExitCode, Failure> {
         };
         let loaded = layers::load(text(given, "workload"), &with_rate(given, rate))?;
         let name = format!("{} at {}/s", loaded.name, count_text(rate));
-        let (result, _) = run::measure(&loaded, given, &name, quiet, &interrupted)?;
+        let (result, _) = run::measure(&loaded, &target, &name, quiet, &interrupted)?;
         if interrupted.load(Ordering::Relaxed) {
             eprintln!("loadgen: interrupted; nothing was found");
             return Ok(ExitCode::from(PARTIAL));

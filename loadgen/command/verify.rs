@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
+use super::assemble::{self, Target};
 use super::exit::{FAULTS, Failure};
 use super::terminal::{self, Screen};
-use super::{assemble, flags, text};
+use super::{flags, text};
 use crate::engine::verification;
 use crate::verify::checker::{Checker, Report};
 use crate::verify::history::{self, History};
@@ -26,7 +27,7 @@ fn live(given: &ArgMatches) -> Result<ExitCode, Failure> {
     if loaded.workload.is_closed_loop() || loaded.workload.topics > 1 {
         return Err(Failure::usage("verify needs a rate and one topic"));
     }
-    let plan = assemble::plan(&loaded, given)?;
+    let plan = assemble::plan(&loaded, &Target::given(given))?;
     let history = match text(given, "history") {
         "" => None,
         file => Some(History::create(Path::new(file)).map_err(|error| {

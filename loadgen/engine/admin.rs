@@ -30,8 +30,8 @@ pub const EARLIEST: i64 = -2;
 const TOPIC_RESOURCE: i8 = 2;
 const BROKER_RESOURCE: i8 = 4;
 
-/// Makes the topics and waits until the leader of each partition serves it: brokers name a leader before
-/// it is one, and would refuse what is sent first.
+/// Makes the topics and waits until each partition has a leader. That leader may refuse what is sent first,
+/// as brokers name a leader before it is one: the clients try again.
 ///
 /// # Errors
 /// The cluster's own; a topic that exists is one.
@@ -73,7 +73,6 @@ pub async fn create_topics(
     }
     for name in names {
         wait_for_leaders(cluster, name, workload.partitions).await?;
-        wait_until_served(cluster, name, workload.partitions).await?;
     }
     Ok(())
 }
@@ -99,19 +98,6 @@ async fn wait_for_leaders(cluster: &Cluster, name: &str, partitions: i32) -> Res
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         cluster.refresh().await?;
-    }
-}
-
-async fn wait_until_served(cluster: &Cluster, name: &str, partitions: i32) -> Result<(), Error> {
-    let deadline = tokio::time::Instant::now() + TOPICS_WAIT;
-    loop {
-        match offsets(cluster, name, partitions, LATEST).await {
-            Ok(_) => return Ok(()),
-            Err(error) if !error.is_retriable() || tokio::time::Instant::now() > deadline => {
-                return Err(error);
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
     }
 }
 

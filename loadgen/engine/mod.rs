@@ -20,10 +20,12 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use client::{Cluster, Error};
+use tokio::task::JoinSet;
 
 use crate::measure::Sample;
 use crate::results::{Broker, Second};
 use crate::workload::Workload;
+use consuming::Consuming;
 use producing::Producing;
 use settings::ClientSettings;
 use station::{Control, Station};
@@ -168,36 +170,44 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
                 Err(error) => station.error(format!("producer {index}: {error}"), 1),
             }
         }
-        let consumers = plan.workload.groups * plan.workload.consumers;
-        // Counted on from the producers, so that threads get equal shares.
-        let shift = plan.workload.producers;
-        for index in (0..consumers).filter(|index| (index + shift) % of == number) {
-            let consumer = index % plan.workload.consumers;
-            let (plan, control) = (plan.clone(), control.clone());
-            let cluster = connected(&plan, station).await;
-            tokio::task::spawn_local(consuming::run(
-                plan,
-                control,
-                station.clone(),
-                cluster,
-                consumer,
-            ));
-        }
+        let mut reading = consumers(plan, control, station, number, of).await;
         control.now_ready();
         while !control.is_stopped() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        let leaving = async { while reading.join_next().await.is_some() {} };
+        // Who does not come to an end in time is dropped with the thread.
+        let _ = tokio::time::timeout(consuming::LEAVE_WAIT, leaving).await;
     });
 }
 
-/// The cluster with its first connection open and the topics known, so that neither is measured.
-async fn connected(plan: &Plan, station: &Station) -> Cluster {
-    let cluster = Cluster::new(plan.clients.consumer.cluster.clone());
-    cluster.track(plan.topics.iter().map(String::as_str));
-    if let Err(error) = cluster.refresh().await {
-        station.error(error.to_string(), 1);
+/// The thread's share of the consumers, each reading as soon as it has its partitions: members of a group
+/// wait for each other, so none of them may wait for the thread.
+async fn consumers(
+    plan: &Arc<Plan>,
+    control: &Arc<Control>,
+    station: &Arc<Station>,
+    number: u32,
+    of: u32,
+) -> JoinSet<()> {
+    let workload = &plan.workload;
+    let (mut joining, mut reading) = (JoinSet::new(), JoinSet::new());
+    // Counted on from the producers, so that threads get equal shares.
+    let shift = workload.producers;
+    let all = 0..workload.groups * workload.consumers;
+    for index in all.filter(|index| (index + shift) % of == number) {
+        let (group, consumer) = (index / workload.consumers, index % workload.consumers);
+        let (plan, control, station) = (plan.clone(), control.clone(), station.clone());
+        joining.spawn_local(Consuming::new(plan, control, station, group, consumer));
     }
-    cluster
+    while let Some(joined) = joining.join_next().await {
+        match joined.expect("a consumer panicked") {
+            Ok(Some(consuming)) => drop(reading.spawn_local(consuming.run())),
+            Ok(None) => {}
+            Err(error) => station.error(format!("consumer: {error}"), 1),
+        }
+    }
+    reading
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Error> {

@@ -79,6 +79,7 @@ impl Producing {
             pool: Pool::new(
                 workload.payload_size.largest(),
                 workload.compressibility,
+                workload.is_compressed(),
                 seed ^ 2,
             ),
             rng: Rng::with_seed(seed ^ 3),

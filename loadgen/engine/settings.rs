@@ -38,7 +38,10 @@ impl ClientSettings {
         let needed = REQUEST_BYTES.max(workload.payload_size.largest() + OVERHEAD_BYTES);
         let size = producer.entry("max.request.size".to_owned());
         size.or_insert_with(|| needed.to_string());
-        let consumer = properties(bootstrap, &workload.consumer_config);
+        let mut consumer = properties(bootstrap, &workload.consumer_config);
+        // A run reads all of its topics, also what came before a consumer had its partitions.
+        let reset = consumer.entry("auto.offset.reset".to_owned());
+        reset.or_insert_with(|| "earliest".to_owned());
         let producer = ProducerConfig::from_properties(&producer);
         let consumer = ConsumerConfig::from_properties(&consumer);
         match (producer, consumer) {

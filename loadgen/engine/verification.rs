@@ -192,6 +192,7 @@ async fn producer(plan: Arc<Plan>, log: Shared, clock: Clock, index: u32, stop: 
     let mut pool = Pool::new(
         workload.payload_size.largest(),
         workload.compressibility,
+        workload.is_compressed(),
         seed,
     );
     let mut rng = fastrand::Rng::with_seed(seed);

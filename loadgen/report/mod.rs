@@ -9,13 +9,48 @@ const PLOTS_LICENSE: &str = include_str!("vendor/uPlot.LICENSE");
 const PAGE_JS: &str = include_str!("page.js");
 const PAGE_CSS: &str = include_str!("page.css");
 
-/// The page for these runs, side by side in this order.
+/// A table of text, with what a reader must know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The columns' names.
+    pub head: Vec<String>,
+    /// As many cells in each row.
+    pub body: Vec<Vec<String>>,
+    /// Sentences below it.
+    pub notes: Vec<String>,
+}
+
+/// Runs that stand side by side, in this order.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// What they have in common; empty where the page has no other section.
+    pub title: String,
+    /// The runs.
+    pub runs: Vec<RunResult>,
+}
+
+/// The page for these runs, side by side.
 pub fn page(runs: &[RunResult]) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
-    let title = escape(&names.join(" and "));
-    let data = serde_json::to_string(runs).expect("results are plain data");
+    let section = Section {
+        title: String::new(),
+        runs: runs.to_vec(),
+    };
+    document(&names.join(" and "), "", &[section])
+}
+
+/// The page of a comparison: its table, then the runs in sections.
+pub fn comparison(title: &str, table: &Table, sections: &[Section]) -> String {
+    document(title, &table_html(table), sections)
+}
+
+fn document(title: &str, opening: &str, sections: &[Section]) -> String {
+    let title = escape(title);
+    let runs: Vec<&[RunResult]> = sections.iter().map(|section| &section.runs[..]).collect();
+    let data = serde_json::to_string(&runs).expect("results are plain data");
     // A script element ends at the first `</` that looks like its end, wherever that stands.
     let data = data.replace('<', "\\u003c");
+    let sections: String = (0..).zip(sections).map(section_html).collect();
     let policy =
         "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
     format!(
@@ -29,16 +64,54 @@ pub fn page(runs: &[RunResult]) -> String {
          <h1>{title}</h1>\n\
          <p class=\"quiet\">Measured by corelog's load generator. \
          <a id=\"save\" download=\"runs.json\">Save the figures</a></p>\n\
-         <div id=\"notices\"></div>\n\
-         <div id=\"summary\" class=\"wide\"></div>\n\
-         <h2>Latency</h2>\n<div id=\"latencies\" class=\"wide\"></div>\n\
-         <h2>Over time</h2>\n<div id=\"plots\" class=\"plots\"></div>\n\
-         <h2>Broker, durability, environment</h2>\n<div id=\"environment\" class=\"wide\"></div>\n\
-         </main>\n\
-         <script type=\"application/json\" id=\"runs\">{data}</script>\n\
+         {opening}{sections}</main>\n\
+         <script type=\"application/json\" id=\"sections\">{data}</script>\n\
          <!-- uPlot:\n{PLOTS_LICENSE}-->\n\
          <script>{PLOTS_JS}</script>\n<script>{PAGE_JS}</script>\n</body>\n</html>\n"
     )
+}
+
+/// The places that the page's script fills.
+fn section_html((number, section): (usize, &Section)) -> String {
+    let title = match &*section.title {
+        "" => String::new(),
+        title => format!("<h2>{}</h2>\n", escape(title)),
+    };
+    format!(
+        "<section id=\"section-{number}\">\n{title}<div class=\"notices\"></div>\n\
+         <div class=\"summary wide\"></div>\n\
+         <h3>Latency</h3>\n<div class=\"latencies wide\"></div>\n\
+         <h3>Over time</h3>\n<div class=\"plots\"></div>\n\
+         <h3>Broker, durability, environment</h3>\n<div class=\"environment wide\"></div>\n\
+         </section>\n"
+    )
+}
+
+fn table_html(table: &Table) -> String {
+    let row = |cells: &[String], tag: &str| {
+        let cells = cells
+            .iter()
+            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
+        format!("<tr>{}</tr>\n", cells.collect::<String>())
+    };
+    let body: String = table.body.iter().map(|cells| row(cells, "td")).collect();
+    let notes = table.notes.iter();
+    let notes: String = notes
+        .map(|note| format!("<p class=\"note\">{}</p>\n", escape(note)))
+        .collect();
+    let head = row(&table.head, "th");
+    format!("<div class=\"wide\"><table>\n{head}{body}</table></div>\n{notes}")
+}
+
+impl Table {
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let rule = format!("|{}\n", "---|".repeat(self.head.len()));
+        let body: String = self.body.iter().map(|cells| line(cells)).collect();
+        let notes: String = self.notes.iter().map(|note| format!("{note}\n")).collect();
+        format!("{}{rule}{body}\n{notes}", line(&self.head))
+    }
 }
 
 fn escape(text: &str) -> String {
@@ -67,6 +140,24 @@ mod tests {
         }
         let links = page.matches("href=\"").count();
         assert_eq!(links, page.matches("href=\"data:,\"").count());
+    }
+
+    #[test]
+    fn a_comparison_has_its_table_and_a_place_for_each_section() {
+        let table = Table {
+            head: vec!["load".to_owned(), "p99".to_owned()],
+            body: vec![vec!["open-50".to_owned(), "1 < 2".to_owned()]],
+            notes: vec!["Medians.".to_owned()],
+        };
+        let section = |title: &str| Section {
+            title: title.to_owned(),
+            runs: vec![RunResult::default(); 2],
+        };
+        let page = comparison("a & b", &table, &[section("one"), section("two")]);
+        assert!(page.contains("<td>1 &lt; 2</td>") && page.contains("<h1>a &amp; b</h1>"));
+        assert!(page.contains("id=\"section-1\"") && !page.contains("id=\"section-2\""));
+        let markdown = "| load | p99 |\n|---|---|\n| open-50 | 1 < 2 |\n\nMedians.\n";
+        assert_eq!(table.markdown(), markdown);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 "use strict";
-// Draws the runs that stand in the page as JSON. Takes nothing from anywhere else.
-(() => {
-  const runs = JSON.parse(document.getElementById("runs").textContent);
+// Draws the runs that stand in the page as JSON, one section after the other. Takes nothing from anywhere
+// else.
+const drawings = [];
+const draw = (runs, root) => {
   const COLORS = ["#2f6fde", "#e07b00", "#2a9d63", "#a447c4", "#c8372d", "#0b8a9c"];
   const css = getComputedStyle(document.documentElement);
   const ink = css.getPropertyValue("--quiet").trim();
@@ -38,7 +39,7 @@
     parent.appendChild(made);
     return made;
   };
-  const place = (id) => document.getElementById(id);
+  const place = (name) => root.querySelector(`.${name}`);
 
   // Tables: one column for each run.
   const heading = (table, className = "number") => {
@@ -147,7 +148,6 @@
   };
 
   // Plots. `lines` has for each line its points, name, color and whether it is dashed or faint.
-  const plots = [];
   const plot = (title, note, lines, format, options = {}) => {
     const drawn = lines.filter((it) => it.points.length && it.points.some((point) => point[1] != null));
     if (!drawn.length) return;
@@ -170,7 +170,7 @@
       series: [{ label: options.xName || "second", value: options.xValue || ((_, value) => (value == null ? "" : `${value} s`)) }, ...series],
       legend: { live: true },
     }, uPlot.join(tables), box);
-    plots.push([made, box]);
+    drawings.push([made, box]);
   };
   const over = (value, more = {}) => runs.map((run, at) => ({
     name: `${label(at)}${more.name || ""}`.trim() || run.name,
@@ -198,7 +198,7 @@
   }));
   const percentile = (x) => (x == null ? "" : `p${Number(((1 - 1 / x) * 100).toPrecision(8))}`);
 
-  const draw = () => {
+  const plots = () => {
     plot("Throughput", "Records acknowledged per second.", over((second) => second.acked), count);
     plot("Percentiles", "Which share of the records took no longer. Each step to the right leaves a tenth of the records.",
       [...curve("produce", {}), ...curve("end_to_end", { dashed: true })], time, {
@@ -219,11 +219,15 @@
   notices();
   summary();
   latencies();
-  draw();
+  plots();
   environment();
-  const save = place("save");
-  save.href = URL.createObjectURL(new Blob([JSON.stringify(runs, null, 1)], { type: "application/json" }));
-  addEventListener("resize", () => {
-    for (const [made, box] of plots) made.setSize({ width: box.clientWidth, height: 270 });
-  });
-})();
+};
+
+const sections = JSON.parse(document.getElementById("sections").textContent);
+sections.forEach((runs, at) => draw(runs, document.getElementById(`section-${at}`)));
+const save = document.getElementById("save");
+const saved = JSON.stringify(sections.length === 1 ? sections[0] : sections, null, 1);
+save.href = URL.createObjectURL(new Blob([saved], { type: "application/json" }));
+addEventListener("resize", () => {
+  for (const [made, box] of drawings) made.setSize({ width: box.clientWidth, height: 270 });
+});

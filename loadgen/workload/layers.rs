@@ -140,6 +140,7 @@ pub fn defaults() -> Workload {
         in_flight: 1,
         groups: 0,
         consumers: 0,
+        group_protocol: super::GroupProtocol::None,
         consumer_config: Default::default(),
         backlog_bytes: 0,
         warm_up: Default::default(),

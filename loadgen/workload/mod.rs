@@ -66,6 +66,8 @@ pub struct Workload {
     pub groups: u32,
     /// How many consumers each group has; its partitions are dealt out among them.
     pub consumers: u32,
+    /// Who deals them out.
+    pub group_protocol: GroupProtocol,
     /// The consumers' further configs.
     pub consumer_config: Configs,
     /// How much is produced before consumers start; 0 for consumers that follow.
@@ -90,6 +92,15 @@ pub enum Acks {
     Leader,
     /// Every in-sync replica's.
     All,
+}
+
+/// How the consumers of a group share the partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// The generator deals them out, the same on any broker: nothing joins, commits or rebalances.
+    None,
+    /// The broker's coordinator does, by JoinGroup and SyncGroup; offsets are committed.
+    Classic,
 }
 
 /// When records are due, in an open loop. The rate is the workload's.
@@ -125,6 +136,11 @@ impl Workload {
     pub fn topic_names(&self, run: u64) -> Vec<String> {
         let name = |topic| format!("{}-{run:016x}-{topic}", self.topic_prefix);
         (0..self.topics).map(name).collect()
+    }
+
+    /// Whether producers compress their batches.
+    pub fn is_compressed(&self) -> bool {
+        self.compression != "none"
     }
 
     /// Whether the generator waits for acknowledgements before it sends more.

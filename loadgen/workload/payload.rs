@@ -131,31 +131,39 @@ fn normal(rng: &mut Rng) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Pool {
     bytes: Vec<u8>,
+    slack: usize,
     rng: Rng,
 }
 
 /// A stretch of the pool: some of it random, the rest zeros.
 const STRETCH_BYTES: usize = 256;
-/// Content beyond the largest value, from which a value's place is drawn.
-const SLACK_BYTES: usize = 1 << 20;
+/// Content beyond the largest value, from which a value's place is drawn. Where batches are compressed,
+/// values that overlap would be found alike and removed; where they are not, the content had better stay
+/// in the processor's cache, for reading it from memory costs more than all else that is done for a value.
+const SLACK_BYTES: usize = 64 << 10;
+const SLACK_COMPRESSED_BYTES: usize = 1 << 20;
 
 impl Pool {
     /// Content of which about `compressibility` is what a compressor removes (0 is incompressible),
-    /// enough for values of `largest` bytes.
-    pub fn new(largest: usize, compressibility: f64, seed: u64) -> Self {
+    /// enough for values of `largest` bytes, for batches that are compressed or not.
+    pub fn new(largest: usize, compressibility: f64, is_compressed: bool, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let mut bytes = vec![0; largest + SLACK_BYTES];
+        let slack = match is_compressed {
+            true => SLACK_COMPRESSED_BYTES,
+            false => SLACK_BYTES,
+        };
+        let mut bytes = vec![0; largest + slack];
         let random = (STRETCH_BYTES as f64 * (1.0 - compressibility)).round() as usize;
         for stretch in bytes.chunks_mut(STRETCH_BYTES) {
             let random = random.min(stretch.len());
             rng.fill(&mut stretch[..random]);
         }
-        Self { bytes, rng }
+        Self { bytes, slack, rng }
     }
 
     /// A value of this size, to be overwritten at its front with what the record says of itself.
     pub fn cut(&mut self, size: usize) -> &mut [u8] {
-        let at = self.rng.usize(0..SLACK_BYTES);
+        let at = self.rng.usize(0..self.slack);
         &mut self.bytes[at..at + size]
     }
 }
@@ -202,7 +210,7 @@ mod tests {
     #[test]
     fn content_compresses_by_as_much_as_was_asked_for() {
         for asked in [0.0, 0.3, 0.6, 0.9] {
-            let mut pool = Pool::new(64 << 10, asked, SEED);
+            let mut pool = Pool::new(64 << 10, asked, true, SEED);
             let value = pool.cut(64 << 10).to_vec();
             for codec in [wire::Compression::Lz4, wire::Compression::Zstd] {
                 let mut batch = wire::records::BatchBuilder::new(codec);

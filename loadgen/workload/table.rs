@@ -3,7 +3,7 @@
 
 use super::keys::{self, KeyChoice};
 use super::payload::{self, SizeChoice};
-use super::{Acks, Arrivals, Configs, Workload, quantity};
+use super::{Acks, Arrivals, Configs, GroupProtocol, Workload, quantity};
 
 /// The compressions, by Kafka's names.
 pub const COMPRESSIONS: &[&str] = &["none", "gzip", "snappy", "lz4", "zstd"];
@@ -293,6 +293,20 @@ pub const SETTINGS: &[Setting] = &[
         "How many consumers each group has",
         |w, v| {
             w.consumers = number(v, 0, 10_000)?;
+            Ok(())
+        }
+    ),
+    setting!(
+        "group-protocol",
+        "none",
+        "none|classic",
+        "Who deals a group's partitions out: the generator, or the broker's coordinator",
+        |w, v| {
+            w.group_protocol = match v {
+                "none" => GroupProtocol::None,
+                "classic" => GroupProtocol::Classic,
+                _ => return Err(format!("must be none or classic, not {v:?}")),
+            };
             Ok(())
         }
     ),

@@ -423,7 +423,16 @@ impl BatchBuilder {
 
     /// An empty batch with room for so many bytes, header included, before it has to grow.
     pub fn with_capacity(compression: Compression, bytes: usize) -> Self {
-        let mut out = BytesMut::with_capacity(bytes.max(HEADER_BYTES));
+        Self::in_buffer(
+            compression,
+            BytesMut::with_capacity(bytes.max(HEADER_BYTES)),
+        )
+    }
+
+    /// An empty batch in a buffer that was used before; what is in it goes. Without compression the finished
+    /// batch is that buffer.
+    pub fn in_buffer(compression: Compression, mut out: BytesMut) -> Self {
+        out.clear();
         out.put_bytes(0, HEADER_BYTES);
         Self {
             compression,

@@ -174,9 +174,11 @@ fn find_bugs(seeds: u64) -> bool {
     println!("| bug | first seed that finds it | by |");
     println!("|---|---|---|");
     for bug in BUGS {
-        let bug = Some(bug);
         let found = (0..seeds).find_map(|seed| {
-            let plan = Plan { bug, ..plan(seed) };
+            let plan = Plan {
+                bug: Some(bug),
+                ..plan(seed)
+            };
             let said = catch_unwind(|| live(plan)).err()?;
             Some((
                 seed,
@@ -188,11 +190,7 @@ fn find_bugs(seeds: u64) -> bool {
         let (seed, said) = found.map_or(("none".to_owned(), String::new()), |(seed, said)| {
             (seed.to_string(), said.chars().take(90).collect())
         });
-        println!(
-            "| {:?} | {seed} | {} |",
-            bug.expect("some"),
-            said.replace('\n', " ")
-        );
+        println!("| {:?} | {seed} | {} |", bug, said.replace('\n', " "));
     }
     all
 }

@@ -9,6 +9,7 @@ use wire::records::BatchBuilder;
 use wire::{Compression, KafkaUuid};
 
 use super::batch::{Batch, Content, Identity, Stamp};
+use super::buffers::Buffers;
 use super::completion::{Completion, Outcome};
 use super::metrics::Metrics;
 use super::partitioner::{Partitioner, Sticky, partition_for_key};
@@ -151,6 +152,7 @@ pub(super) struct Accumulator {
     /// Partitions with batches, each once, in the order of their turns.
     active: VecDeque<(usize, i32)>,
     pub(super) memory_used: usize,
+    pub(super) buffers: Buffers,
     next_batch: u64,
     who: Who,
     /// Flushes that wait: nothing lingers.
@@ -170,6 +172,7 @@ impl Accumulator {
             } else {
                 Who::Nobody
             },
+            buffers: Buffers::of(settings.batch_size),
             settings,
             index: HashMap::new(),
             topics: Vec::new(),
@@ -311,7 +314,8 @@ impl Accumulator {
         let completion = Completion::new(queues.topic.name.clone(), partition);
         let compression = self.settings.compression;
         let id = self.next_batch;
-        let mut batch = Batch::new(id, compression, memory, now, completion.clone());
+        let builder = BatchBuilder::in_buffer(compression, self.buffers.take(memory));
+        let mut batch = Batch::new(id, builder, memory, now, completion.clone());
         batch.timestamps = self.settings.keep_timestamps.then(Vec::new);
         let pushed = batch.push(record, most, self.settings.batch_size);
         assert_eq!(pushed, Some(0), "an empty batch takes any record");

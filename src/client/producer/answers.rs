@@ -70,6 +70,7 @@ impl Accumulator {
                         append_time,
                     };
                     self.written(&sent, outcome, &mut verdict);
+                    self.buffers.give_back(sent.bytes);
                 }
                 Told::Refused(error) => self.refused(now, sent, error, random, &mut verdict),
             }
@@ -79,7 +80,7 @@ impl Accumulator {
 
     fn written(&mut self, sent: &Sent, outcome: Outcome, verdict: &mut Verdict) {
         let queue = self.queue(&sent.place);
-        if let Some(batch) = queue.remove(sent.batch) {
+        if let Some(batch) = queue.acknowledge(sent.batch) {
             self.finish(batch, outcome, &mut verdict.fates);
         }
     }
@@ -157,16 +158,9 @@ impl Accumulator {
         for (builder, records) in parts {
             let completion = Completion::new(sent.place.topic.clone(), sent.place.partition);
             fates.push((first, completion.clone()));
-            let mut part = Batch::new(
-                self.next_batch_id(),
-                self.settings.compression,
-                0,
-                created,
-                completion,
-            );
-            part.memory = builder.uncompressed_bytes();
-            part.bytes = builder.uncompressed_bytes();
-            part.content = Content::Open(builder);
+            let bytes = builder.uncompressed_bytes();
+            let mut part = Batch::new(self.next_batch_id(), builder, bytes, created, completion);
+            part.bytes = bytes;
             part.records = records;
             // It takes no more records, and need not linger.
             part.not_before = Some(now);

@@ -96,14 +96,14 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn new(
         id: u64,
-        compression: Compression,
+        builder: BatchBuilder,
         memory: usize,
         created: Instant,
         completion: Arc<Completion>,
     ) -> Self {
         Self {
             id,
-            content: Content::Open(BatchBuilder::with_capacity(compression, memory)),
+            content: Content::Open(builder),
             records: 0,
             bytes: wire::batch::HEADER_BYTES,
             full: false,

@@ -5,6 +5,7 @@
 mod accumulator;
 mod answers;
 mod batch;
+mod buffers;
 mod completion;
 mod interceptor;
 mod metrics;

@@ -35,6 +35,10 @@ pub(super) struct PartitionQueue {
     next_sequence: i32,
     /// Under which identity sequences are counted.
     identity: Option<Identity>,
+    /// Under which identity a batch was acknowledged last. A broker that knows no sequence of an identity
+    /// takes any of its batches as the first: until it has acknowledged one, a second on its way could be
+    /// written although the first was refused, and so before it.
+    acknowledged: Option<Identity>,
     /// The broker's numbers and ours have parted: once nothing is in flight, a new epoch begins.
     start_over: bool,
 }
@@ -56,7 +60,8 @@ impl PartitionQueue {
         let in_flight = self.batches.iter().any(|batch| batch.in_flight);
         // With idempotence the broker takes a retry only behind what it already has.
         let overtakes = rules.in_order || rules.idempotent && batch.stamp.is_some();
-        let blocked = self.start_over && in_flight || place > 0 && overtakes;
+        let unknown = rules.idempotent && self.acknowledged != self.identity;
+        let blocked = (self.start_over || unknown) && in_flight || place > 0 && overtakes;
         if blocked {
             return Ready::No;
         }
@@ -126,8 +131,15 @@ impl PartitionQueue {
         self.batches.front().is_some_and(|batch| batch.id == id)
     }
 
+    /// Takes a batch out that is written: the broker knows the sequences of its identity.
+    pub(super) fn acknowledge(&mut self, id: u64) -> Option<Batch> {
+        let batch = self.remove(id)?;
+        self.acknowledged = batch.stamp.map(|stamp| stamp.identity);
+        Some(batch)
+    }
+
     /// Takes a batch out whose fate is known.
-    pub(super) fn remove(&mut self, id: u64) -> Option<Batch> {
+    fn remove(&mut self, id: u64) -> Option<Batch> {
         let place = self.batches.iter().position(|batch| batch.id == id)?;
         self.batches.remove(place)
     }

@@ -82,6 +82,14 @@ impl Script {
         self.try_append(partition, &[0; 300]).expect("taken")
     }
 
+    /// The broker knows the producer's sequences in this partition: a record in a batch of its own, the
+    /// one with sequence 0, is written.
+    fn introduce(&mut self, partition: i32) {
+        self.append_full(partition);
+        let sent = self.send(partition + 1);
+        assert_eq!(written(&self.answer(sent, ErrorCode::None)), 1);
+    }
+
     fn pass(&mut self, time: Duration) {
         self.now += time;
     }
@@ -272,6 +280,7 @@ fn a_retry_waits_for_its_backoff_and_goes_out_before_what_came_later() {
 #[test]
 fn with_idempotence_retries_go_one_by_one_in_order_and_keep_their_sequences() {
     let mut script = Script::new(|_| {});
+    script.introduce(0);
     let mut requests = Vec::new();
     for _ in 0..3 {
         script.append_full(0);
@@ -280,14 +289,14 @@ fn with_idempotence_retries_go_one_by_one_in_order_and_keep_their_sequences() {
     let sequences: Vec<_> = requests.iter().flat_map(|sent| numbers(sent)).collect();
     assert_eq!(
         sequences,
-        [(0, 0), (0, 1), (0, 2)],
+        [(0, 1), (0, 2), (0, 3)],
         "three requests in flight"
     );
     for sent in requests {
         script.fail(sent, &broken());
     }
     script.pass(ms(1_000));
-    for sequence in 0..3 {
+    for sequence in 1..4 {
         let sent = script.send(1);
         assert_eq!(numbers(&sent), [(0, sequence)]);
         assert!(script.send(1).is_empty(), "the next waits for the answer");
@@ -298,6 +307,7 @@ fn with_idempotence_retries_go_one_by_one_in_order_and_keep_their_sequences() {
 #[test]
 fn out_of_order_behind_a_missing_batch_is_only_a_retry() {
     let mut script = Script::new(|_| {});
+    script.introduce(0);
     script.append_full(0);
     let first = script.send(1);
     script.append_full(0);
@@ -306,9 +316,37 @@ fn out_of_order_behind_a_missing_batch_is_only_a_retry() {
     assert!(failed(&script.answer(second, ErrorCode::OutOfOrderSequenceNumber)).is_empty());
     script.pass(ms(1_000));
     let again = script.send(1);
-    assert_eq!(numbers(&again), [(0, 0)]);
+    assert_eq!(numbers(&again), [(0, 1)]);
     script.answer(again, ErrorCode::None);
-    assert_eq!(numbers(&script.send(1)), [(0, 1)], "the same epoch");
+    assert_eq!(numbers(&script.send(1)), [(0, 2)], "the same epoch");
+}
+
+#[test]
+fn nothing_overtakes_the_first_batch_of_an_identity_that_the_broker_does_not_know() {
+    let mut script = Script::new(|_| {});
+    script.append_full(0);
+    let first = script.send(1);
+    script.append_full(0);
+    assert!(script.send(1).is_empty(), "the first is not acknowledged");
+    // The leader of a topic that was just made does not serve it yet.
+    script.answer(first, ErrorCode::UnknownTopicOrPartition);
+    script.pass(ms(1_000));
+    let again = script.send(1);
+    assert_eq!(numbers(&again), [(0, 0)]);
+    assert!(script.send(1).is_empty(), "still not acknowledged");
+    script.answer(again, ErrorCode::None);
+    script.append_full(0);
+    let requests = [script.send(1), script.send(1)];
+    assert_eq!(requests.map(|sent| numbers(&sent)), [[(0, 1)], [(0, 2)]]);
+}
+
+#[test]
+fn without_idempotence_the_first_batch_holds_nothing_up() {
+    let mut script = Script::new(|config| config.enable_idempotence = false);
+    for _ in 0..2 {
+        script.append_full(0);
+        assert_eq!(script.send(1).len(), 1);
+    }
 }
 
 #[test]
@@ -348,6 +386,7 @@ fn a_broker_that_lost_the_sequences_makes_the_epoch_rise_and_all_is_numbered_ane
 #[test]
 fn another_partition_keeps_its_epoch_until_its_batches_are_written() {
     let mut script = Script::new(|_| {});
+    script.introduce(1);
     script.append_full(1);
     let other = script.send(2);
     script.append_full(0);
@@ -364,7 +403,7 @@ fn another_partition_keeps_its_epoch_until_its_batches_are_written() {
     assert_eq!(epoch(&mut plan, 1), (1, 0));
     assert_eq!(
         epoch(&mut plan, 2),
-        (0, 1),
+        (0, 2),
         "behind one in flight with epoch 0"
     );
     script.answer(other, ErrorCode::None);

@@ -83,8 +83,10 @@ impl Fetcher {
         }
     }
 
-    /// The requests to be sent now: at most one per broker is on its way, and a partition is fetched
-    /// again when what came of it has been handed out.
+    /// The requests to be sent now: at most one per broker is on its way, and a broker is asked again when
+    /// what came of it has been handed out. Asked earlier, for its other partitions alone, it would hold
+    /// that request until they have records, and those that were handed out meanwhile would wait for it
+    /// (`fetch.max.wait.ms`). Kafka's consumer does the same since KAFKA-17182.
     pub(super) fn plan(
         &mut self,
         assignment: &Assignment,
@@ -109,6 +111,15 @@ impl Fetcher {
             };
             let node = by_node.entry(leader.node).or_default();
             node.insert(partition.clone(), wanted);
+        }
+        for buffered in &self.buffered {
+            let position = assignment.fetchable(&buffered.partition);
+            // What is paused may wait for long, and what was sought elsewhere is thrown away.
+            if position.is_some_and(|position| position.offset == buffered.offset)
+                && let Some(leader) = leader(&buffered.partition)
+            {
+                by_node.remove(&leader.node);
+            }
         }
         let mut requests = Vec::new();
         for (id, wanted) in by_node {

@@ -81,15 +81,39 @@ fn each_broker_is_asked_for_what_it_leads_and_one_fetch_is_on_its_way() {
         fetcher.plan(&assignment, Instant::now(), leader).is_empty(),
         "both are on their way"
     );
-    fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
+    fetcher.answered(0, 9, vec![], &mut assignment);
     let requests = fetcher.plan(&assignment, Instant::now(), leader);
     assert_eq!(requests.len(), 1, "broker 1 has not answered");
+}
+
+#[test]
+fn a_broker_is_asked_again_when_all_that_came_of_it_was_handed_out() {
+    let (mut fetcher, mut assignment) = reading(3);
+    fetcher.plan(&assignment, Instant::now(), leader);
+    for node in [0, 1] {
+        let records = fetched(node, 0, 10);
+        fetcher.answered(node, 9, vec![records], &mut assignment);
+    }
+    // A fetch of partition 2 alone would be held until it has records, and partition 0 wait for that.
+    assert!(fetcher.plan(&assignment, Instant::now(), leader).is_empty());
+    fetcher.collect(15, &mut assignment).expect("sound");
+    let requests = fetcher.plan(&assignment, Instant::now(), leader);
+    let nodes: Vec<i32> = requests.iter().map(|(node, _)| *node).collect();
+    assert_eq!(nodes, [0], "half of partition 1 is left");
+    fetcher.collect(15, &mut assignment).expect("sound");
+    assert_eq!(fetcher.plan(&assignment, Instant::now(), leader).len(), 1);
+}
+
+#[test]
+fn a_paused_partition_s_buffer_does_not_hold_up_the_others_of_its_broker() {
+    let (mut fetcher, mut assignment) = reading(3);
+    fetcher.plan(&assignment, Instant::now(), leader);
+    fetcher.answered(0, 9, vec![fetched(0, 0, 10)], &mut assignment);
+    assignment.pause(&at(0), true);
+    let requests = fetcher.plan(&assignment, Instant::now(), leader);
+    assert_eq!(requests.len(), 1);
     let forgotten = &requests[0].1.forgotten;
-    assert_eq!(
-        forgotten[..],
-        [(at(0), None)],
-        "it is buffered: not to be sent again"
-    );
+    assert_eq!(forgotten[..], [(at(0), None)], "it is not asked for again");
 }
 
 #[test]
