@@ -165,6 +165,7 @@ fn step(shard: &Rc<Shard>, event: Event) {
         .borrow_mut()
         .step(now, event, &mut effects);
     let mut owed: Vec<Owed> = Vec::new();
+    let mut unfollowed = Vec::new();
     for effect in effects {
         match effect {
             Effect::Reply { token, reply } => {
@@ -175,14 +176,24 @@ fn step(shard: &Rc<Shard>, event: Event) {
                 batch,
                 partition,
                 records,
-            } => append(shard, batch, partition, &records),
+            } => {
+                if append(shard, batch, partition, &records) {
+                    unfollowed.push(partition);
+                }
+            }
         }
     }
     shard.deliver(owed);
     arm(shard);
+    // Last: a task may run at once, and what becomes of the first append is another event.
+    for partition in unfollowed {
+        let shard = shard.clone();
+        reactor::spawn(async move { follow_appends(&shard, partition).await });
+    }
 }
 
-fn append(shard: &Rc<Shard>, batch: BatchId, partition: i32, records: &[GroupRecord]) {
+/// Hands records to their partition's leader; says whether nobody follows appends to it yet.
+fn append(shard: &Rc<Shard>, batch: BatchId, partition: i32, records: &[GroupRecord]) -> bool {
     let groups = &shard.groups;
     let wall = reactor::timer::wall_clock_ms();
     let id = groups.topic.get().map(|topic| PartitionId {
@@ -198,15 +209,12 @@ fn append(shard: &Rc<Shard>, batch: BatchId, partition: i32, records: &[GroupRec
         None => Appending::Failed(AppendError::NotLeader),
     };
     let mut appends = groups.appends.borrow_mut();
-    let followed = appends.contains_key(&partition);
+    let unfollowed = !appends.contains_key(&partition);
     appends
         .entry(partition)
         .or_default()
         .push_back((batch, appending));
-    if !followed {
-        let shard = shard.clone();
-        reactor::spawn(async move { follow_appends(&shard, partition).await });
-    }
+    unfollowed
 }
 
 /// Tells the coordinator what became of each append to a partition, in order, until there is none.

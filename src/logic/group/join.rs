@@ -151,7 +151,10 @@ impl Group {
             member.protocols = request.protocols;
             member.rebalance_timeout_ms = request.rebalance_timeout_ms;
             member.session_timeout_ms = request.session_timeout_ms;
-            member.heard(turn.now.instant);
+            // A new member has no session before its first generation.
+            if !member.is_new {
+                member.heard(turn.now.instant);
+            }
         });
     }
 

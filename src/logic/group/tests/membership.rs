@@ -49,6 +49,29 @@ fn a_client_must_come_back_with_the_id_that_it_was_given() {
 }
 
 #[test]
+fn a_new_member_that_asks_again_may_still_wait_longer_than_its_session() {
+    let mut bench = Bench::new();
+    let (ids, generation) = bench.stable(1);
+    let asked = bench.ask(Request::Join(Join {
+        id_required: true,
+        ..join("", None)
+    }));
+    let id = bench.joined(asked).member_id;
+    let first = bench.join(&id, None);
+    let again = bench.join(&id, None);
+    let lost = bench.joined(first).error;
+    assert_eq!(lost, Some(ErrorCode::RebalanceInProgress));
+    for _ in 0..4 {
+        bench.pass(SESSION_MS / 2);
+        let error = bench.heartbeat(&ids[0], generation);
+        assert_eq!(error, ErrorCode::RebalanceInProgress);
+    }
+    let old = bench.join(&ids[0], None);
+    assert_eq!(bench.joined(old).members.len(), 2);
+    assert_eq!(bench.joined(again).error, None);
+}
+
+#[test]
 fn members_get_what_the_leader_gives_once_the_log_has_it() {
     let mut bench = Bench::new();
     let tokens = [bench.join("", None), bench.join("", None)];
