@@ -23,6 +23,7 @@ use crate::net::listener;
 use crate::net::sweeper::Connections;
 use crate::shard::controller::{Controller, partition_id};
 use crate::shard::gate::Gate;
+use crate::shard::groups;
 use crate::shard::mail::{Mail, ShardId};
 use crate::shard::metadata::{self, Identity, Metadata};
 use crate::shard::{Limits, MAILBOX_CAPACITY, Parts, Shard};
@@ -355,5 +356,6 @@ async fn prepare(reactor: Reactor, common: &Common, share: Share) -> Result<Rc<S
     metadata::open(&shard, &storage, recovered)
         .await
         .map_err(|error| format!("shard {} cannot open its partitions: {error}", id.0))?;
+    groups::start(&shard);
     Ok(shard)
 }

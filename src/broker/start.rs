@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use logic::cluster::change;
+use logic::group;
 
 use crate::command::banner::Banner;
 use crate::command::machine::Machine;
@@ -12,6 +13,7 @@ use crate::config::Settings;
 use crate::data_dir::DataDir;
 use crate::serve::{self, Opened, Plan, Threads};
 use crate::shard::Limits;
+use crate::shard::groups::GroupLimits;
 use crate::shard::metadata::Identity;
 use crate::start_error::StartError;
 use crate::storage;
@@ -49,6 +51,24 @@ fn recovery(opened: &Opened) -> String {
     )
 }
 
+fn group_limits(settings: &Settings) -> GroupLimits {
+    let (groups, offsets) = (&settings.groups, &settings.offsets);
+    GroupLimits {
+        settings: group::Settings {
+            initial_rebalance_delay_ms: groups.initial_rebalance_delay_ms,
+            session_timeout_ms_min: groups.min_session_timeout_ms,
+            session_timeout_ms_max: groups.max_session_timeout_ms,
+            size_max: groups.max_size,
+            metadata_bytes_max: offsets.metadata_max_bytes,
+            retention_ms: i64::from(offsets.retention_minutes) * 60_000,
+            retention_check_interval_ms: offsets.retention_check_interval_ms,
+            memory_bytes_max: groups.memory_bytes,
+        },
+        topic_partitions: offsets.topic_num_partitions,
+        topic_segment_bytes: offsets.topic_segment_bytes,
+    }
+}
+
 fn plan(
     settings: &Settings,
     data_dir: &DataDir,
@@ -78,6 +98,7 @@ fn plan(
             idle_wait: Duration::from_millis(network.connections_max_idle_ms),
             fetch_bytes_max: settings.fetch.max_bytes,
             fetch_sessions_max: settings.fetch.sessions_max,
+            groups: group_limits(settings),
             drain_wait: Duration::from_millis(network.drain_wait_ms),
         },
         connections_max: network.max_connections.min(connections_max),

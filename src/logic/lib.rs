@@ -9,4 +9,6 @@ pub mod log;
 
 pub mod cluster;
 
+pub mod group;
+
 pub mod partition;

@@ -6,6 +6,7 @@ pub mod compression;
 pub mod error;
 pub mod fetch;
 pub mod fuzz;
+pub mod group_records;
 pub mod header;
 pub mod produce;
 pub mod records;

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::header::{self, RequestHeader};
 use crate::request::set_length;
 use crate::version::{self, SERVED, for_each_api};
-use crate::{ApiKey, ErrorCode, WireError, messages};
+use crate::{ApiKey, ErrorCode, KafkaString, WireError, messages};
 use messages::api_versions_response::{ApiVersion, ApiVersionsResponseData};
 use messages::response_header::ResponseHeaderData;
 
@@ -188,8 +188,16 @@ fn top_level_error(api: ApiKey, version: i16, code: i16) -> Option<Response> {
     use messages::describe_cluster_response::DescribeClusterResponseData;
     use messages::describe_log_dirs_response::DescribeLogDirsResponseData;
     use messages::fetch_response::FetchResponseData;
+    use messages::find_coordinator_response::FindCoordinatorResponseData;
+    use messages::heartbeat_response::HeartbeatResponseData;
     use messages::init_producer_id_response::InitProducerIdResponseData;
+    use messages::join_group_response::JoinGroupResponseData;
+    use messages::leave_group_response::LeaveGroupResponseData;
+    use messages::list_groups_response::ListGroupsResponseData;
     use messages::metadata_response::MetadataResponseData;
+    use messages::offset_delete_response::OffsetDeleteResponseData;
+    use messages::offset_fetch_response::OffsetFetchResponseData;
+    use messages::sync_group_response::SyncGroupResponseData;
 
     Some(match api {
         ApiKey::Fetch if version >= 7 => FetchResponseData::default().with_error_code(code).into(),
@@ -206,6 +214,31 @@ fn top_level_error(api: ApiKey, version: i16, code: i16) -> Option<Response> {
             .with_producer_epoch(-1)
             .into(),
         ApiKey::DescribeLogDirs if version >= 3 => DescribeLogDirsResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::FindCoordinator if version < 4 => FindCoordinatorResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::OffsetFetch if (2..8).contains(&version) => OffsetFetchResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::JoinGroup => JoinGroupResponseData::default()
+            .with_error_code(code)
+            .with_protocol_name((version < 7).then(KafkaString::default))
+            .into(),
+        ApiKey::SyncGroup => SyncGroupResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::Heartbeat => HeartbeatResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::LeaveGroup => LeaveGroupResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::ListGroups => ListGroupsResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::OffsetDelete => OffsetDeleteResponseData::default()
             .with_error_code(code)
             .into(),
         ApiKey::DescribeCluster => DescribeClusterResponseData::default()

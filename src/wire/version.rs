@@ -35,6 +35,15 @@ macro_rules! for_each_api {
             Fetch, fetch_request::FetchRequestData, fetch_response::FetchResponseData, 4, 18;
             ListOffsets, list_offsets_request::ListOffsetsRequestData, list_offsets_response::ListOffsetsResponseData, 1, 11;
             Metadata, metadata_request::MetadataRequestData, metadata_response::MetadataResponseData, 0, 13;
+            OffsetCommit, offset_commit_request::OffsetCommitRequestData, offset_commit_response::OffsetCommitResponseData, 2, 10;
+            OffsetFetch, offset_fetch_request::OffsetFetchRequestData, offset_fetch_response::OffsetFetchResponseData, 1, 10;
+            FindCoordinator, find_coordinator_request::FindCoordinatorRequestData, find_coordinator_response::FindCoordinatorResponseData, 0, 6;
+            JoinGroup, join_group_request::JoinGroupRequestData, join_group_response::JoinGroupResponseData, 0, 9;
+            Heartbeat, heartbeat_request::HeartbeatRequestData, heartbeat_response::HeartbeatResponseData, 0, 4;
+            LeaveGroup, leave_group_request::LeaveGroupRequestData, leave_group_response::LeaveGroupResponseData, 0, 5;
+            SyncGroup, sync_group_request::SyncGroupRequestData, sync_group_response::SyncGroupResponseData, 0, 5;
+            DescribeGroups, describe_groups_request::DescribeGroupsRequestData, describe_groups_response::DescribeGroupsResponseData, 0, 6;
+            ListGroups, list_groups_request::ListGroupsRequestData, list_groups_response::ListGroupsResponseData, 0, 5;
             ApiVersions, api_versions_request::ApiVersionsRequestData, api_versions_response::ApiVersionsResponseData, 0, 4;
             CreateTopics, create_topics_request::CreateTopicsRequestData, create_topics_response::CreateTopicsResponseData, 2, 7;
             DeleteTopics, delete_topics_request::DeleteTopicsRequestData, delete_topics_response::DeleteTopicsResponseData, 1, 6;
@@ -45,7 +54,9 @@ macro_rules! for_each_api {
             AlterConfigs, alter_configs_request::AlterConfigsRequestData, alter_configs_response::AlterConfigsResponseData, 0, 2;
             DescribeLogDirs, describe_log_dirs_request::DescribeLogDirsRequestData, describe_log_dirs_response::DescribeLogDirsResponseData, 1, 5;
             CreatePartitions, create_partitions_request::CreatePartitionsRequestData, create_partitions_response::CreatePartitionsResponseData, 0, 3;
+            DeleteGroups, delete_groups_request::DeleteGroupsRequestData, delete_groups_response::DeleteGroupsResponseData, 0, 2;
             IncrementalAlterConfigs, incremental_alter_configs_request::IncrementalAlterConfigsRequestData, incremental_alter_configs_response::IncrementalAlterConfigsResponseData, 0, 1;
+            OffsetDelete, offset_delete_request::OffsetDeleteRequestData, offset_delete_response::OffsetDeleteResponseData, 0, 0;
             DescribeCluster, describe_cluster_request::DescribeClusterRequestData, describe_cluster_response::DescribeClusterResponseData, 0, 2;
             DescribeProducers, describe_producers_request::DescribeProducersRequestData, describe_producers_response::DescribeProducersResponseData, 0, 0;
             DescribeTopicPartitions, describe_topic_partitions_request::DescribeTopicPartitionsRequestData, describe_topic_partitions_response::DescribeTopicPartitionsResponseData, 0, 0;

@@ -1,5 +1,5 @@
-//! Groups: members that come, go and crash, and every record read by one of them. Needs a broker with
-//! a group coordinator (CORELOG_GROUPS_BOOTSTRAP); without one these tests have nothing to test.
+//! Groups: members that come, go and crash, and every record read by one of them. Knows
+//! nothing of what coordinates them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -163,9 +163,7 @@ pub fn read_twice(seen: &Seen) -> Vec<((i32, i64), u32)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_come_and_go_and_each_record_is_read_exactly_once() {
-    let Some(broker) = Broker::given() else {
-        return;
-    };
+    let broker = Broker::start().await;
     for assignor in Assignor::ALL {
         let topic = broker.topic("come-and-go", PARTITIONS).await;
         let group = unique("come-and-go");
@@ -191,9 +189,7 @@ async fn members_come_and_go_and_each_record_is_read_exactly_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crashed_member_s_records_are_read_by_the_others() {
-    let Some(broker) = Broker::given() else {
-        return;
-    };
+    let broker = Broker::start().await;
     for assignor in [Assignor::Range, Assignor::CooperativeSticky] {
         let topic = broker.topic("crash", PARTITIONS).await;
         let group = unique("crash");
@@ -214,9 +210,7 @@ async fn a_crashed_member_s_records_are_read_by_the_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_partitions_are_found_shared_and_read_from_their_beginning() {
-    let Some(broker) = Broker::given() else {
-        return;
-    };
+    let broker = Broker::start().await;
     for assignor in [Assignor::RoundRobin, Assignor::CooperativeSticky] {
         let mut topic = broker.topic("grow", 2).await;
         let group = unique("grow");
@@ -238,9 +232,7 @@ async fn new_partitions_are_found_shared_and_read_from_their_beginning() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_static_member_finds_its_partitions_again_without_a_rebalance() {
-    let Some(broker) = Broker::given() else {
-        return;
-    };
+    let broker = Broker::start().await;
     let topic = broker.topic("static", PARTITIONS).await;
     let group = unique("static");
     let seen = Seen::default();
@@ -266,9 +258,7 @@ async fn a_static_member_finds_its_partitions_again_without_a_rebalance() {
 
 #[tokio::test]
 async fn offsets_are_committed_with_their_words_and_found_again() {
-    let Some(broker) = Broker::given() else {
-        return;
-    };
+    let broker = Broker::start().await;
     let topic = broker.topic("commit", 2).await;
     let group = unique("commit");
     produce(&topic, 0..2, 0..30).await;
@@ -327,9 +317,7 @@ async fn offsets_are_committed_with_their_words_and_found_again() {
 
 #[tokio::test]
 async fn what_polls_returned_is_committed_automatically_and_by_close() {
-    let Some(broker) = Broker::given() else {
-        return;
-    };
+    let broker = Broker::start().await;
     let topic = broker.topic("auto", 1).await;
     let group = unique("auto");
     produce(&topic, 0..1, 0..30).await;

@@ -15,7 +15,8 @@ use crate::shard::mail::{Answer, Ask};
 pub async fn handle(context: &Context, request: DeleteRecordsRequestData) -> Handled {
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
-        let id = topics::resolve(&context.shard, &topic.name, &KafkaUuid::ZERO);
+        let id = topics::resolve(&context.shard, &topic.name, &KafkaUuid::ZERO)
+            .and_then(|id| topics::refuse_internal(&context.shard, id));
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for asked in topic.partitions {
             let before = Offset(asked.offset);

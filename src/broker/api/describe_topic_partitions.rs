@@ -109,6 +109,7 @@ fn described(topic: &Topic, from: usize, until: usize) -> DescribeTopicPartition
     DescribeTopicPartitionsResponseTopic::default()
         .with_name(Some(KafkaString::from(topic.name.clone())))
         .with_topic_id(topics::uuid(topic.id))
+        .with_is_internal(change::is_internal(&topic.name))
         .with_partitions(partitions.collect())
         .with_topic_authorized_operations(NOT_ASKED)
 }

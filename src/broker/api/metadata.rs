@@ -67,13 +67,7 @@ async fn create_missing(context: &Context, asked: &[MetadataRequestTopic]) {
         .filter_map(|topic| topic.name.as_ref())
         .filter(|name| context.shard.metadata.topic_id(name.as_str()).is_none())
         .filter(|name| change::check_name(name.as_str()).is_ok())
-        .map(|name| NewTopic {
-            name: name.as_str().to_owned(),
-            partitions: -1,
-            replication_factor: -1,
-            assignments: Vec::new(),
-            configs: Vec::new(),
-        })
+        .map(|name| missing_topic(context, name.as_str()))
         .collect();
     if missing.is_empty() {
         return;
@@ -97,6 +91,20 @@ async fn create_missing(context: &Context, asked: &[MetadataRequestTopic]) {
                 ),
             }
         }
+    }
+}
+
+/// A topic as it is made when somebody asks for it.
+fn missing_topic(context: &Context, name: &str) -> NewTopic {
+    if change::is_internal(name) {
+        return context.shard.limits.groups.offsets_topic();
+    }
+    NewTopic {
+        name: name.to_owned(),
+        partitions: -1,
+        replication_factor: -1,
+        assignments: Vec::new(),
+        configs: Vec::new(),
     }
 }
 
@@ -140,6 +148,7 @@ fn found(topic: &Topic) -> MetadataResponseTopic {
     MetadataResponseTopic::default()
         .with_name(Some(KafkaString::from(topic.name.clone())))
         .with_topic_id(topics::uuid(topic.id))
+        .with_is_internal(change::is_internal(&topic.name))
         .with_partitions(partitions.collect())
         .with_topic_authorized_operations(NOT_ASKED)
 }

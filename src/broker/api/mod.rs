@@ -23,6 +23,21 @@ mod describe_producers;
 mod describe_topic_partitions;
 mod init_producer_id;
 
+mod find_coordinator;
+mod heartbeat;
+mod join_group;
+mod leave_group;
+mod sync_group;
+
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
+
+mod delete_groups;
+mod describe_groups;
+mod list_groups;
+
+mod groups;
 mod topics;
 
 use std::cell::RefCell;
@@ -192,6 +207,24 @@ fn error_reply(header: &RequestHeader, error: ErrorCode) -> Handled {
     }
 }
 
+/// The APIs of groups.
+async fn dispatch_group(context: Context, request: Request) -> Handled {
+    match request {
+        Request::FindCoordinator(request) => find_coordinator::handle(&context, request).await,
+        Request::JoinGroup(request) => join_group::handle(&context, request).await,
+        Request::SyncGroup(request) => sync_group::handle(&context, request).await,
+        Request::Heartbeat(request) => heartbeat::handle(&context, request).await,
+        Request::LeaveGroup(request) => leave_group::handle(&context, request).await,
+        Request::OffsetCommit(request) => offset_commit::handle(&context, request).await,
+        Request::OffsetFetch(request) => offset_fetch::handle(&context, request).await,
+        Request::OffsetDelete(request) => offset_delete::handle(&context, request).await,
+        Request::DescribeGroups(request) => describe_groups::handle(&context, request).await,
+        Request::ListGroups(request) => list_groups::handle(&context, request).await,
+        Request::DeleteGroups(request) => delete_groups::handle(&context, request).await,
+        _ => unreachable!("dispatched before"),
+    }
+}
+
 async fn dispatch(context: Context, request: Request) -> Handled {
     match request {
         Request::ApiVersions(request) => api_versions::handle(&context, &request),
@@ -218,5 +251,6 @@ async fn dispatch(context: Context, request: Request) -> Handled {
         Request::DescribeLogDirs(request) => describe_log_dirs::handle(&context, request).await,
         Request::InitProducerId(request) => init_producer_id::handle(&context, request).await,
         Request::DescribeProducers(request) => describe_producers::handle(&context, request).await,
+        request => dispatch_group(context, request).await,
     }
 }

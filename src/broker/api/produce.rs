@@ -54,7 +54,8 @@ pub fn start(context: Context, request: ProduceRequestData) -> Started {
     let mut by_shard: BTreeMap<ShardId, ForShard> = BTreeMap::new();
     let mut responses = Vec::with_capacity(request.topic_data.len());
     for (at, topic) in request.topic_data.into_iter().enumerate() {
-        let id = topics::resolve(&context.shard, &topic.name, &topic.topic_id);
+        let id = topics::resolve(&context.shard, &topic.name, &topic.topic_id)
+            .and_then(|id| topics::refuse_internal(&context.shard, id));
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for (within, partition) in topic.partition_data.into_iter().enumerate() {
             let mut response = unanswered(partition.index);

@@ -1,7 +1,7 @@
 //! What several APIs need: topics resolved, addresses, refusals as Kafka's codes, questions to the
 //! controller. Knows nothing of any one API.
 
-use logic::cluster::change::Code;
+use logic::cluster::change::{self, Code};
 use logic::ids::TopicId;
 use wire::{ErrorCode, KafkaString, KafkaUuid};
 
@@ -23,6 +23,15 @@ pub fn resolve(shard: &Shard, name: &KafkaString, id: &KafkaUuid) -> Result<Topi
     } else {
         Err(ErrorCode::UnknownTopicId)
     }
+}
+
+/// The topic's id again, unless the topic is the broker's own, which clients neither write nor cut.
+pub fn refuse_internal(shard: &Shard, id: TopicId) -> Result<TopicId, ErrorCode> {
+    let name = shard.metadata.topic_name(id);
+    if name.is_some_and(|name| change::is_internal(&name)) {
+        return Err(ErrorCode::InvalidTopicException);
+    }
+    Ok(id)
 }
 
 /// A topic id as it stands on the wire.

@@ -45,6 +45,10 @@ pub struct Settings {
     pub fetch: FetchSettings,
     /// Topics that do not say otherwise.
     pub topics: TopicSettings,
+    /// Consumer groups.
+    pub groups: GroupSettings,
+    /// What groups have committed.
+    pub offsets: OffsetSettings,
     /// Defaults of topic configs by the broker's names for them; only those that somebody has set.
     pub kafka: BTreeMap<String, String>,
 }
@@ -168,6 +172,38 @@ pub struct TopicSettings {
     pub partitions_max: usize,
 }
 
+/// `[groups]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSettings {
+    /// Milliseconds that an empty group waits for more members.
+    pub initial_rebalance_delay_ms: u64,
+    /// Milliseconds of the shortest session.
+    pub min_session_timeout_ms: i32,
+    /// Milliseconds of the longest session.
+    pub max_session_timeout_ms: i32,
+    /// Members of one group.
+    pub max_size: usize,
+    /// Bytes of memory per shard for groups.
+    pub memory_bytes: usize,
+}
+
+/// `[offsets]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OffsetSettings {
+    /// Partitions of the topic that holds them.
+    pub topic_num_partitions: i32,
+    /// Bytes of one segment of it.
+    pub topic_segment_bytes: u32,
+    /// Minutes that they are kept.
+    pub retention_minutes: i32,
+    /// Milliseconds between two looks for expired ones.
+    pub retention_check_interval_ms: u64,
+    /// Bytes that may be remembered beside one.
+    pub metadata_max_bytes: usize,
+}
+
 impl Settings {
     /// The compiled-in defaults.
     pub fn defaults() -> Self {
@@ -182,6 +218,49 @@ impl Settings {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             count => count,
         }
+    }
+
+    /// Of [`Settings::statics`], those about groups.
+    fn group_statics(&self) -> impl Iterator<Item = (String, String)> {
+        let (groups, offsets) = (&self.groups, &self.offsets);
+        let own = [
+            (
+                "group.initial.rebalance.delay.ms",
+                groups.initial_rebalance_delay_ms.to_string(),
+            ),
+            (
+                "group.min.session.timeout.ms",
+                groups.min_session_timeout_ms.to_string(),
+            ),
+            (
+                "group.max.session.timeout.ms",
+                groups.max_session_timeout_ms.to_string(),
+            ),
+            ("group.max.size", groups.max_size.to_string()),
+            (
+                "offsets.topic.num.partitions",
+                offsets.topic_num_partitions.to_string(),
+            ),
+            (
+                "offsets.topic.segment.bytes",
+                offsets.topic_segment_bytes.to_string(),
+            ),
+            ("offsets.topic.replication.factor", "1".to_owned()),
+            (
+                "offsets.retention.minutes",
+                offsets.retention_minutes.to_string(),
+            ),
+            (
+                "offsets.retention.check.interval.ms",
+                offsets.retention_check_interval_ms.to_string(),
+            ),
+            (
+                "offset.metadata.max.bytes",
+                offsets.metadata_max_bytes.to_string(),
+            ),
+        ];
+        own.into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
     }
 
     /// How long an idle shard looks for work before it sleeps, if at all.
@@ -236,6 +315,7 @@ impl Settings {
             ),
         ];
         statics.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        statics.extend(self.group_statics());
         statics
     }
 }

@@ -80,6 +80,24 @@ pub const RULES: &[(&str, &str, Rule)] = &[
     ("topics", "auto_create_topics_enable", Rule::Boolean),
     ("topics", "delete_topic_enable", Rule::Boolean),
     ("topics", "partitions_max", Rule::Number(1, 10_000_000)),
+    (
+        "groups",
+        "initial_rebalance_delay_ms",
+        Rule::Number(0, I32_MAX),
+    ),
+    ("groups", "min_session_timeout_ms", Rule::Number(1, I32_MAX)),
+    ("groups", "max_session_timeout_ms", Rule::Number(1, I32_MAX)),
+    ("groups", "max_size", Rule::Number(1, I32_MAX)),
+    ("groups", "memory_bytes", Rule::Number(MIB, 1024 * GIB)),
+    ("offsets", "topic_num_partitions", Rule::Number(1, 10_000)),
+    ("offsets", "topic_segment_bytes", Rule::Number(MIB, I32_MAX)),
+    ("offsets", "retention_minutes", Rule::Number(1, I32_MAX)),
+    (
+        "offsets",
+        "retention_check_interval_ms",
+        Rule::Number(1, 365 * DAY_MS),
+    ),
+    ("offsets", "metadata_max_bytes", Rule::Number(0, 32_767)),
 ];
 
 /// Kafka's names for settings that have a section of their own.
@@ -117,6 +135,39 @@ pub const ALIASES: &[(&str, &str, &str)] = &[
         "fetch",
         "sessions_max",
     ),
+    (
+        "group.initial.rebalance.delay.ms",
+        "groups",
+        "initial_rebalance_delay_ms",
+    ),
+    (
+        "group.min.session.timeout.ms",
+        "groups",
+        "min_session_timeout_ms",
+    ),
+    (
+        "group.max.session.timeout.ms",
+        "groups",
+        "max_session_timeout_ms",
+    ),
+    ("group.max.size", "groups", "max_size"),
+    (
+        "offsets.topic.num.partitions",
+        "offsets",
+        "topic_num_partitions",
+    ),
+    (
+        "offsets.topic.segment.bytes",
+        "offsets",
+        "topic_segment_bytes",
+    ),
+    ("offsets.retention.minutes", "offsets", "retention_minutes"),
+    (
+        "offsets.retention.check.interval.ms",
+        "offsets",
+        "retention_check_interval_ms",
+    ),
+    ("offset.metadata.max.bytes", "offsets", "metadata_max_bytes"),
 ];
 
 /// The rule of a setting outside `[kafka]`.

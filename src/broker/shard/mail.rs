@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use logic::cluster::Record;
+use logic::group::request::{ListedGroup, Reply, Request};
 use logic::ids::{LeaderEpoch, Offset, PartitionId, Timestamp};
 use logic::partition::leader::{Acks, Batch, Outcome};
 use reactor::file::PageFile;
@@ -85,6 +86,10 @@ pub enum Ask {
     DescribeLogs,
     /// The producers of these partitions.
     DescribeProducers(Vec<PartitionId>),
+    /// A question about a group, for the shard of the partition that holds it, by its index.
+    Group(i32, Box<Request>),
+    /// The groups coordinated here.
+    ListGroups,
     /// A metadata change, for the controller.
     Change(Box<Change>),
     /// Metadata that the controller has made durable: apply it.
@@ -274,6 +279,10 @@ pub enum Answer {
     Logs(Vec<(PartitionId, u64)>),
     /// To [`Ask::DescribeProducers`].
     Producers(Vec<Result<Vec<ProducerRow>, Refused>>),
+    /// To [`Ask::Group`].
+    Group(Reply),
+    /// To [`Ask::ListGroups`]: the groups, and whether others still load.
+    Groups(Vec<ListedGroup>, bool),
     /// To [`Ask::Change`].
     Changed(Box<Changed>),
     /// To [`Ask::Apply`]: whether every new partition could be opened here.

@@ -15,6 +15,7 @@ use logic::partition::producers::Producers;
 
 use super::Shard;
 use super::controller::partition_id;
+use super::groups;
 use super::hosted::Partition;
 use super::mail::{Applied, ShardId};
 use crate::storage::{Log, LogConfig, RecoveredLog, Storage, StorageError};
@@ -129,11 +130,13 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
         .borrow_mut()
         .extend(applied.placement.iter().copied());
     let before = shard.metadata.image.replace(image);
+    let mut gone = Vec::new();
     for record in &applied.records {
         match record {
             Record::TopicDeleted { id } => {
                 if let Some(topic) = before.topic(*id) {
                     forget(shard, topic).await;
+                    gone.push(topic.clone());
                 }
             }
             Record::TopicConfigSet { id, .. } => reconfigure(shard, Some(*id)),
@@ -143,6 +146,7 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
             | Record::ProducerIdsAllocated { .. } => {}
         }
     }
+    groups::follow(shard, applied, &gone);
     outcome
 }
 

@@ -7,6 +7,7 @@ pub mod budget;
 pub mod calls;
 pub mod controller;
 pub mod gate;
+pub mod groups;
 pub mod hosted;
 pub mod metadata;
 pub mod producer_ids;
@@ -26,6 +27,7 @@ use crate::storage::Storage;
 use budget::Budget;
 use calls::{Call, Calls, Watch};
 use controller::Controller;
+use groups::{GroupLimits, Groups};
 use hosted::{Hosted, Owed, now};
 use mail::{Answer, Ask, Mail, Placed, Refused, ShardId};
 use metadata::Metadata;
@@ -55,6 +57,8 @@ pub struct Limits {
     pub fetch_bytes_max: usize,
     /// Incremental fetch sessions per shard.
     pub fetch_sessions_max: usize,
+    /// Consumer groups.
+    pub groups: GroupLimits,
     /// How long a stopping shard waits for owed replies.
     pub drain_wait: Duration,
 }
@@ -78,6 +82,8 @@ pub struct Shard {
     pub metadata: Metadata,
     /// The partitions led here.
     pub hosted: Hosted,
+    /// The groups coordinated here.
+    pub groups: Groups,
     /// Producer ids that this shard may hand out.
     pub producer_ids: ProducerIds,
     /// The fetch sessions of the connections served here (KIP-227).
@@ -135,6 +141,7 @@ impl Shard {
             budget: Budget::new(parts.limits.request_memory_bytes - small),
             budget_small: Budget::new(small),
             budget_replies: Budget::new(parts.limits.reply_memory_bytes),
+            groups: Groups::new(&parts.limits.groups),
             limits: parts.limits,
             metadata: parts.metadata,
             hosted: Hosted::default(),
@@ -244,7 +251,10 @@ impl Shard {
                     Mail::Ask { from, id, ask } => self.handle(from, id, ask),
                     Mail::Answer { id, answer } => self.calls.answer(id, answer),
                     Mail::Unwatch { from, id } => self.hosted.unwatch((from, id)),
-                    Mail::Stop => self.stopping.set(true),
+                    Mail::Stop => {
+                        self.stopping.set(true);
+                        groups::stop(&self);
+                    }
                 }
             }
         }
@@ -302,6 +312,8 @@ impl Shard {
                     Answer::Read(reads::read_slowly(&shard.hosted, limits, &items).await)
                 }),
             },
+            Ask::Group(partition, request) => groups::ask(self, asker, partition, *request),
+            Ask::ListGroups => owed.push(answer_to(asker, groups::list(self))),
             other => self.handle_slowly(asker, other),
         }
         self.deliver(owed);
@@ -331,7 +343,11 @@ impl Shard {
                 Ask::Apply(applied) => {
                     Answer::Applied(metadata::apply(&shard, &shard.storage, &applied).await)
                 }
-                Ask::Produce(..) | Ask::Watch(..) | Ask::Read(..) => {
+                Ask::Produce(..)
+                | Ask::Watch(..)
+                | Ask::Read(..)
+                | Ask::Group(..)
+                | Ask::ListGroups => {
                     unreachable!("handled at once")
                 }
             }

@@ -14,6 +14,7 @@ pub use configs::{Edit, Resource, edit_configs, replace_configs};
 
 use super::image::{Image, Topic};
 use super::record::Record;
+use crate::group::OFFSETS_TOPIC;
 use crate::ids::TopicId;
 
 /// Producer ids handed out at once.
@@ -90,6 +91,11 @@ pub struct NewTopic {
     pub assignments: Vec<(i32, Vec<i32>)>,
     /// Its configs; `None` means the default.
     pub configs: Vec<(String, Option<String>)>,
+}
+
+/// Whether a topic is the broker's own: clients read it but neither write nor cut it.
+pub fn is_internal(name: &str) -> bool {
+    name == OFFSETS_TOPIC
 }
 
 /// Checks a topic's name.
@@ -297,6 +303,13 @@ pub fn create_partitions(
     assignments: Option<&[Vec<i32>]>,
 ) -> Result<Vec<Record>, Refused> {
     let topic = find(image, &TopicName::Name(name.into()))?;
+    if is_internal(name) {
+        // Where each group is follows from the count: with another one none would be found again.
+        return refuse(
+            Code::InvalidRequest,
+            format!("The partitions of the internal topic {name} cannot change."),
+        );
+    }
     let now = topic.partitions.len();
     let count = match usize::try_from(count) {
         Ok(count) if count > now => count,

@@ -1,6 +1,9 @@
 //! Every served API at every version against an independent codec, byte by byte, and frames written
 //! down by hand. Knows nothing of what the APIs do.
 
+#[path = "golden/groups.rs"]
+mod groups;
+
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages as theirs;
 use kafka_protocol::protocol::{Decodable, Encodable};

@@ -1,0 +1,77 @@
+//! DescribeGroups, ListGroups and DeleteGroups of one group. Knows nothing of membership's rules.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use wire::ErrorCode;
+use wire::group_records::GroupRecord;
+
+use super::members::Member;
+use super::request::{DescribedMember, Description, ListedGroup, Reply, Token};
+use super::state::{Group, Phase};
+use super::turn::{Then, Turn};
+
+impl Group {
+    /// The group as DescribeGroups shows it. What members say and hold is only told of a stable one:
+    /// before that it belongs to no generation.
+    pub(super) fn describe(&self) -> Description {
+        let stable = self.phase == Phase::Stable;
+        let protocol = self.protocol.as_deref().filter(|_| stable);
+        let member = |member: &Member| DescribedMember {
+            identity: member.identity.clone(),
+            client_id: member.client_id.clone(),
+            client_host: member.client_host.clone(),
+            metadata: member.metadata(protocol),
+            assignment: if stable {
+                member.assignment.clone()
+            } else {
+                Bytes::new()
+            },
+        };
+        Description {
+            state: self.state_name(),
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            protocol: protocol.unwrap_or_default().into(),
+            members: self.members.iter().map(member).collect(),
+        }
+    }
+
+    /// The group as ListGroups shows it.
+    pub(super) fn list(&self) -> ListedGroup {
+        ListedGroup {
+            group: self.id.clone(),
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            state: self.state_name(),
+        }
+    }
+
+    /// Takes one DeleteGroups: nothing is left of an empty group.
+    pub(super) fn delete(&mut self, token: Token, turn: &mut Turn<'_>) {
+        if self.phase != Phase::Empty {
+            return turn.reply(token, Reply::Delete(ErrorCode::NonEmptyGroup));
+        }
+        let records = self.removal(turn);
+        let then = Then::Answer {
+            token,
+            done: Reply::Delete(ErrorCode::None),
+            failed: Reply::Delete,
+        };
+        turn.append(self.partition, &self.id, records, then);
+    }
+
+    /// The records that remove the group, with what is on its way to the log at this moment.
+    pub(super) fn removal(&self, turn: &Turn<'_>) -> Vec<GroupRecord> {
+        let mut offsets: BTreeSet<(String, i32)> = turn.appends.offsets_of(&self.id);
+        for (topic, partitions) in self.durable.offsets() {
+            offsets.extend(partitions.keys().map(|index| (topic.clone(), *index)));
+        }
+        let mut records = self.tombstones(offsets);
+        records.push(GroupRecord::Group {
+            group: self.id.clone(),
+            value: None,
+        });
+        records
+    }
+}

@@ -1,0 +1,485 @@
+//! The coordinator of every group whose partition is led here: events in, effects out. It knows which
+//! partitions are loaded, whose turn it is and how much memory groups take, and nothing of what a group
+//! does with a request.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use wire::ErrorCode;
+use wire::group_records::GroupRecord;
+
+use super::Settings;
+use super::request::{Description, ListedGroup, Reply, Request, Token};
+use super::state::Group;
+use super::turn::{Appends, InFlight, Then, Turn};
+use crate::ids::{Instant, Timestamp};
+
+/// The machine's name for an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub u64);
+
+/// The moment of an event, by both clocks: durations go by the first, what is kept by the second.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The monotonic clock.
+    pub instant: Instant,
+    /// The wall clock.
+    pub wall: Timestamp,
+}
+
+/// What happens to a coordinator.
+#[derive(Debug)]
+pub enum Event {
+    /// A partition of the topic is led here now; its records follow.
+    Load(i32),
+    /// Records of a partition that loads, in the order of its log.
+    Replay(i32, Vec<GroupRecord>),
+    /// A partition is loaded: its groups may be asked for.
+    Loaded(i32),
+    /// A partition is no longer led here, or its log has failed.
+    Unload(i32),
+    /// A client asks something of a group of this partition.
+    Request(Token, i32, Request),
+    /// Time has passed: see [`Coordinator::wake_at`].
+    Wake,
+    /// The log has an append, as durably as its topic asks. Appends to one partition end in order.
+    Committed(BatchId),
+    /// The log has not taken an append.
+    Failed(BatchId, AppendError),
+    /// A topic was deleted.
+    TopicDeleted(String),
+}
+
+/// Why the log has not taken an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendError {
+    /// Not now; later it may.
+    Unavailable,
+    /// It cannot be written any more, or is led elsewhere.
+    NotLeader,
+    /// The records are larger than the topic allows.
+    TooLarge,
+}
+
+/// What the shell must do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Answer a request.
+    Reply {
+        /// Who.
+        token: Token,
+        /// What.
+        reply: Reply,
+    },
+    /// Append records to a partition, all or none, and tell what became of it.
+    Append {
+        /// The name to tell it by.
+        batch: BatchId,
+        /// Where.
+        partition: i32,
+        /// What.
+        records: Rc<[GroupRecord]>,
+    },
+}
+
+/// All groups of a shard.
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    partitions: BTreeMap<i32, Partition>,
+    appends: Appends,
+    /// When each group is to be woken, at the latest; one entry a group, as its `armed` says.
+    wakes: BTreeSet<(Instant, i32, String)>,
+    /// When offsets are looked at next; unknown while there is no partition.
+    sweep_at: Option<Instant>,
+    /// Memory of all groups, about: the sum of what each is counted by.
+    bytes: usize,
+}
+
+/// The groups of one partition.
+#[derive(Debug, Default)]
+struct Partition {
+    loaded: bool,
+    groups: BTreeMap<String, Group>,
+}
+
+impl Coordinator {
+    /// A coordinator of nothing.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            partitions: BTreeMap::new(),
+            appends: Appends::default(),
+            wakes: BTreeSet::new(),
+            sweep_at: None,
+            bytes: 0,
+        }
+    }
+
+    /// When it wants to be woken next.
+    pub fn wake_at(&self) -> Option<Instant> {
+        let group = self.wakes.first().map(|(at, _, _)| *at);
+        group.into_iter().chain(self.sweep_at).min()
+    }
+
+    /// The groups that are loaded, and whether others still load.
+    pub fn list(&self) -> (Vec<ListedGroup>, bool) {
+        let loaded = self.partitions.values().filter(|it| it.loaded);
+        let groups = loaded.flat_map(|it| it.groups.values().map(Group::list));
+        let loading = self.partitions.values().any(|it| !it.loaded);
+        (groups.collect(), loading)
+    }
+
+    /// Memory that groups take, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The partitions that are here.
+    pub fn partitions(&self) -> impl Iterator<Item = i32> + '_ {
+        self.partitions.keys().copied()
+    }
+
+    /// Takes one event; what must be done is pushed to `effects` in order.
+    pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Load(partition) => {
+                self.partitions.entry(partition).or_default();
+                let interval_ms = self.settings.retention_check_interval_ms;
+                let sweep_at = now.instant.plus_ms(interval_ms);
+                self.sweep_at.get_or_insert(sweep_at);
+            }
+            Event::Replay(partition, records) => {
+                for record in &records {
+                    self.replay(partition, record);
+                }
+            }
+            Event::Loaded(partition) => self.loaded(now, partition, effects),
+            Event::Unload(partition) => self.unload(now, partition, effects),
+            Event::Request(token, partition, request) => {
+                self.request(now, token, partition, request, effects);
+            }
+            Event::Wake => self.wake(now, effects),
+            Event::Committed(batch) => {
+                if let Some(append) = self.appends.take(batch) {
+                    for record in append.records.iter() {
+                        self.replay(append.partition, record);
+                    }
+                    self.ended(now, append, None, effects);
+                }
+            }
+            Event::Failed(batch, error) => {
+                if let Some(append) = self.appends.take(batch) {
+                    self.ended(now, append, Some(error), effects);
+                }
+            }
+            Event::TopicDeleted(topic) => {
+                for (partition, group) in self.loaded_groups() {
+                    self.turn(now, partition, &group, effects, |group, turn| {
+                        group.topic_deleted(&topic, turn);
+                    });
+                }
+            }
+        }
+    }
+
+    /// The one way in which what the log holds becomes what a group is.
+    fn replay(&mut self, partition: i32, record: &GroupRecord) {
+        let Some(here) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        let id = record.group();
+        if !here.groups.contains_key(id) {
+            here.groups.insert(id.into(), Group::new(id, partition));
+        }
+        if let Some(group) = here.groups.get_mut(id) {
+            group.durable.replay(record);
+        }
+    }
+
+    fn loaded(&mut self, now: Now, partition: i32, effects: &mut Vec<Effect>) {
+        let Some(here) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        here.loaded = true;
+        let groups: Vec<String> = here.groups.keys().cloned().collect();
+        for group in groups {
+            self.turn(now, partition, &group, effects, |group, turn| {
+                group.restore(turn.now.instant);
+                if group.members.len() > turn.settings.size_max {
+                    group.rebalance(turn);
+                }
+            });
+        }
+    }
+
+    /// Nothing of the partition is kept; whoever waits for it is sent elsewhere.
+    fn unload(&mut self, now: Now, partition: i32, effects: &mut Vec<Effect>) {
+        for append in self.appends.take_all(partition) {
+            self.ended(now, append, Some(AppendError::NotLeader), effects);
+        }
+        let groups = self.partitions.get(&partition);
+        let groups: Vec<String> =
+            groups.map_or(Vec::new(), |it| it.groups.keys().cloned().collect());
+        for id in groups {
+            self.turn(now, partition, &id, effects, |group, turn| {
+                let members = group.members.iter();
+                let members: Vec<String> =
+                    members.map(|it| it.identity.member_id.clone()).collect();
+                for member in members {
+                    group.remove_member(&member, ErrorCode::NotCoordinator, turn);
+                }
+            });
+            self.forget(partition, &id);
+        }
+        // Appends of these last turns are nobody's any more.
+        self.appends.take_all(partition);
+        self.partitions.remove(&partition);
+        if self.partitions.is_empty() {
+            self.sweep_at = None;
+        }
+    }
+
+    fn request(
+        &mut self,
+        now: Now,
+        token: Token,
+        partition: i32,
+        request: Request,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut refuse = |error| {
+            let reply = request.refused(error);
+            effects.push(Effect::Reply { token, reply });
+        };
+        let Some(here) = self.partitions.get(&partition) else {
+            return refuse(ErrorCode::NotCoordinator);
+        };
+        if request.needs_name() && request.group().is_empty() {
+            return refuse(ErrorCode::InvalidGroupId);
+        }
+        if !here.loaded {
+            return refuse(ErrorCode::CoordinatorLoadInProgress);
+        }
+        if let Request::Join(join) = &request {
+            let bounds =
+                self.settings.session_timeout_ms_min..=self.settings.session_timeout_ms_max;
+            if !bounds.contains(&join.session_timeout_ms) {
+                return refuse(ErrorCode::InvalidSessionTimeout);
+            }
+        }
+        let id = String::from(request.group());
+        if !here.groups.contains_key(&id) {
+            if let Some(reply) = without_group(&request) {
+                return effects.push(Effect::Reply { token, reply });
+            }
+            let groups = self.partitions.get_mut(&partition).map(|it| &mut it.groups);
+            groups.map(|it| it.insert(id.clone(), Group::new(&id, partition)));
+        }
+        self.turn(now, partition, &id, effects, |group, turn| {
+            group.take(token, request, turn);
+        });
+    }
+
+    fn wake(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        while let Some((at, partition, id)) = self.wakes.first().cloned() {
+            if at > now.instant {
+                break;
+            }
+            self.turn(now, partition, &id, effects, |group, turn| group.wake(turn));
+        }
+        if self.sweep_at.is_some_and(|at| at <= now.instant) {
+            let interval_ms = self.settings.retention_check_interval_ms.max(1);
+            self.sweep_at = Some(now.instant.plus_ms(interval_ms));
+            for (partition, group) in self.loaded_groups() {
+                self.turn(now, partition, &group, effects, |group, turn| {
+                    group.expire_offsets(turn);
+                });
+            }
+        }
+    }
+
+    fn loaded_groups(&self) -> Vec<(i32, String)> {
+        let loaded = self.partitions.iter().filter(|(_, it)| it.loaded);
+        loaded
+            .flat_map(|(partition, it)| it.groups.keys().map(|id| (*partition, id.clone())))
+            .collect()
+    }
+
+    /// An append is over: whoever waits for it is answered.
+    fn ended(
+        &mut self,
+        now: Now,
+        append: InFlight,
+        error: Option<AppendError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let InFlight {
+            partition,
+            group,
+            then,
+            ..
+        } = append;
+        let told = error.map(told);
+        match then {
+            Then::Commit { token, results } => {
+                let told = match error {
+                    Some(AppendError::TooLarge) => Some(ErrorCode::InvalidCommitOffsetSize),
+                    _ => told,
+                };
+                let result = |it| {
+                    if it == ErrorCode::None {
+                        told.unwrap_or(it)
+                    } else {
+                        it
+                    }
+                };
+                let reply = Reply::Commit(results.into_iter().map(result).collect());
+                effects.push(Effect::Reply { token, reply });
+            }
+            Then::Answer {
+                token,
+                done,
+                failed,
+            } => {
+                let reply = told.map_or(done, failed);
+                effects.push(Effect::Reply { token, reply });
+            }
+            Then::Assign { generation } => {
+                self.turn(now, partition, &group, effects, |group, turn| match told {
+                    None => group.assigned(generation, turn),
+                    Some(error) => group.not_assigned(generation, error, turn),
+                });
+                return;
+            }
+            Then::Return {
+                token,
+                member_id,
+                leader,
+                can_skip_assignment,
+            } => {
+                self.turn(now, partition, &group, effects, |group, turn| match told {
+                    None => group.returned(token, &member_id, leader, can_skip_assignment, turn),
+                    Some(error) => {
+                        let refused = super::request::JoinReply::refused(error, "");
+                        turn.reply(token, Reply::Join(refused));
+                    }
+                });
+                return;
+            }
+            Then::Nothing => {}
+        }
+        // Its memory has changed, and perhaps there is nothing left of it.
+        self.turn(now, partition, &group, effects, |_, _| {});
+    }
+
+    /// Gives a group, if there is one, its turn, and takes note of what it is afterwards.
+    fn turn(
+        &mut self,
+        now: Now,
+        partition: i32,
+        id: &str,
+        effects: &mut Vec<Effect>,
+        act: impl FnOnce(&mut Group, &mut Turn<'_>),
+    ) {
+        let groups = self.partitions.get_mut(&partition).map(|it| &mut it.groups);
+        let Some(group) = groups.and_then(|it| it.get_mut(id)) else {
+            return;
+        };
+        let mut turn = Turn {
+            now,
+            settings: &self.settings,
+            full: self.bytes >= self.settings.memory_bytes_max,
+            appends: &mut self.appends,
+            effects,
+        };
+        act(group, &mut turn);
+        self.bytes -= group.counted;
+        group.counted = group.bytes();
+        self.bytes += group.counted;
+        // A later deadline is noticed when the earlier one comes: heartbeats change nothing here.
+        let next = group.next_deadline();
+        let stays = match (group.armed, next) {
+            (Some(armed), Some(next)) => armed <= next && armed > now.instant,
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if !stays {
+            if let Some(armed) = group.armed {
+                self.wakes.remove(&(armed, partition, id.into()));
+            }
+            group.armed = next;
+            self.wakes.extend(next.map(|at| (at, partition, id.into())));
+        }
+        if group.is_vacuous() && !self.appends.concern(id) {
+            self.forget(partition, id);
+        }
+    }
+
+    fn forget(&mut self, partition: i32, id: &str) {
+        let groups = self.partitions.get_mut(&partition).map(|it| &mut it.groups);
+        if let Some(group) = groups.and_then(|it| it.remove(id)) {
+            self.bytes -= group.counted;
+            if let Some(armed) = group.armed {
+                self.wakes.remove(&(armed, partition, group.id));
+            }
+        }
+    }
+}
+
+impl Group {
+    fn take(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
+        match request {
+            Request::Join(request) => self.join(token, request, turn),
+            Request::Sync(request) => self.sync(token, request, turn),
+            Request::Heartbeat(request) => self.heartbeat(token, &request, turn),
+            Request::Leave(request) => self.leave(token, &request, turn),
+            Request::Commit(request) => self.commit(token, request, turn),
+            Request::FetchOffsets(_, topics) => {
+                let found = self.fetch_offsets(topics.as_deref());
+                turn.reply(token, Reply::FetchOffsets(Ok(found)));
+            }
+            Request::DeleteOffsets(_, topics) => self.delete_offsets(token, &topics, turn),
+            Request::Describe(_) => turn.reply(token, Reply::Describe(Ok(self.describe()))),
+            Request::Delete(_) => self.delete(token, turn),
+        }
+    }
+}
+
+/// The answer about a group that does not exist; none where the request makes one.
+fn without_group(request: &Request) -> Option<Reply> {
+    Some(match request {
+        Request::Join(join) if join.identity.member_id.is_empty() => return None,
+        Request::Commit(commit) if commit.generation < 0 => return None,
+        Request::Commit(commit) => request.refused(commit.unknown_group),
+        Request::Join(_) | Request::Sync(_) | Request::Heartbeat(_) => {
+            request.refused(ErrorCode::UnknownMemberId)
+        }
+        Request::Leave(leave) => {
+            Reply::Leave(Ok(vec![ErrorCode::UnknownMemberId; leave.members.len()]))
+        }
+        Request::FetchOffsets(id, topics) => {
+            let nothing = Group::new(id, 0).fetch_offsets(topics.as_deref());
+            Reply::FetchOffsets(Ok(nothing))
+        }
+        Request::Describe(_) => Reply::Describe(Ok(Description {
+            state: "Dead",
+            ..Description::default()
+        })),
+        Request::DeleteOffsets(..) | Request::Delete(_) => {
+            request.refused(ErrorCode::GroupIdNotFound)
+        }
+    })
+}
+
+/// A failed append as Kafka tells it.
+fn told(error: AppendError) -> ErrorCode {
+    match error {
+        AppendError::Unavailable => ErrorCode::CoordinatorNotAvailable,
+        AppendError::NotLeader => ErrorCode::NotCoordinator,
+        AppendError::TooLarge => ErrorCode::UnknownServerError,
+    }
+}

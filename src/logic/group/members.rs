@@ -1,0 +1,227 @@
+//! The members of one group and what follows from all of them together: which protocols they share,
+//! who is a static member, who waits. Knows nothing of states or of time passing.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use bytes::Bytes;
+use wire::group_records::MemberValue;
+
+use super::request::{Identity, JoinedMember, Token};
+use crate::ids::Instant;
+
+/// Memory that a member takes beside its texts and bytes, about.
+const MEMBER_BYTES: usize = 512;
+
+/// What a member can follow, best first, and what it says under each.
+pub(super) type Protocols = Vec<(String, Bytes)>;
+
+/// One member.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) identity: Identity,
+    pub(super) client_id: String,
+    pub(super) client_host: String,
+    pub(super) rebalance_timeout_ms: i32,
+    pub(super) session_timeout_ms: i32,
+    pub(super) protocols: Protocols,
+    pub(super) assignment: Bytes,
+    /// Its join that waits for the others.
+    pub(super) joining: Option<Token>,
+    /// Its sync that waits for the leader's assignment.
+    pub(super) syncing: Option<Token>,
+    /// It has joined and was in no generation yet.
+    pub(super) is_new: bool,
+    /// Without a word until then it is gone.
+    pub(super) deadline: Instant,
+}
+
+/// All members of a group.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    by_id: BTreeMap<String, Member>,
+    /// Static members' ids by their instance ids.
+    statics: BTreeMap<String, String>,
+    /// How many members can follow each protocol; none is zero.
+    support: BTreeMap<String, usize>,
+    /// Memory of all members, about.
+    bytes: usize,
+}
+
+impl Member {
+    /// What it says under a protocol.
+    pub(super) fn metadata(&self, protocol: Option<&str>) -> Bytes {
+        let said = self
+            .protocols
+            .iter()
+            .find(|(name, _)| Some(&**name) == protocol);
+        said.map(|(_, metadata)| metadata.clone())
+            .unwrap_or_default()
+    }
+
+    /// Whether its silence is the coordinator's own doing: it waits for an answer.
+    pub(super) fn is_kept_waiting(&self) -> bool {
+        !self.is_new && (self.joining.is_some() || self.syncing.is_some())
+    }
+
+    /// It was heard.
+    pub(super) fn heard(&mut self, now: Instant) {
+        let session = u64::try_from(self.session_timeout_ms).unwrap_or(0);
+        self.deadline = now.plus_ms(session);
+    }
+
+    fn cost(&self) -> usize {
+        let protocols = self.protocols.iter();
+        let protocols: usize = protocols.map(|(name, said)| name.len() + said.len()).sum();
+        let texts = self.identity.member_id.len() + self.client_id.len() + self.client_host.len();
+        MEMBER_BYTES + texts + protocols + self.assignment.len()
+    }
+}
+
+impl Members {
+    /// Takes a member in. Its id, and its instance id if it has one, are not in use.
+    pub(super) fn insert(&mut self, member: Member) {
+        self.bytes += member.cost();
+        for (name, _) in &member.protocols {
+            *self.support.entry(name.clone()).or_default() += 1;
+        }
+        let Identity {
+            member_id,
+            instance_id,
+        } = member.identity.clone();
+        if let Some(instance) = instance_id {
+            let before = self.statics.insert(instance, member_id.clone());
+            assert!(before.is_none(), "a static member has one id");
+        }
+        let before = self.by_id.insert(member_id, member);
+        assert!(before.is_none(), "a member is taken in once");
+    }
+
+    /// Takes a member out.
+    pub(super) fn remove(&mut self, id: &str) -> Option<Member> {
+        let member = self.by_id.remove(id)?;
+        self.bytes -= member.cost();
+        for (name, _) in &member.protocols {
+            if let Some(count) = self.support.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.support.remove(name);
+                }
+            }
+        }
+        if let Some(instance) = &member.identity.instance_id {
+            self.statics.remove(instance);
+        }
+        Some(member)
+    }
+
+    /// Changes what a member holds that counts: its protocols, its assignment, its id.
+    pub(super) fn change(&mut self, id: &str, change: impl FnOnce(&mut Member)) {
+        if let Some(mut member) = self.remove(id) {
+            change(&mut member);
+            self.insert(member);
+        }
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&Member> {
+        self.by_id.get(id)
+    }
+
+    /// For what does not count towards memory: waiting, deadlines.
+    pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut Member> {
+        self.by_id.get_mut(id)
+    }
+
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    /// The id of the static member that calls itself so.
+    pub(super) fn static_member(&self, instance: &str) -> Option<&str> {
+        self.statics.get(instance).map(String::as_str)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.by_id.values()
+    }
+
+    /// As [`Members::get_mut`].
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.by_id.values_mut()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// How many wait for a join's answer.
+    pub(super) fn joining(&self) -> usize {
+        self.iter().filter(|it| it.joining.is_some()).count()
+    }
+
+    /// Whether one of these protocols can be followed by all members.
+    pub(super) fn share_any(&self, protocols: &Protocols) -> bool {
+        protocols.iter().any(|(name, _)| self.all_support(name))
+    }
+
+    fn all_support(&self, protocol: &str) -> bool {
+        self.support.get(protocol).copied().unwrap_or(0) == self.len()
+    }
+
+    /// The protocol with the most votes: each member's is the first in its list that all can follow.
+    /// Of several the first by name.
+    pub(super) fn elect_protocol(&self) -> Option<String> {
+        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
+        for member in self.iter() {
+            let names = member.protocols.iter().map(|(name, _)| name.as_str());
+            if let Some(name) = names.into_iter().find(|name| self.all_support(name)) {
+                *votes.entry(name).or_default() += 1;
+            }
+        }
+        let most = votes
+            .into_iter()
+            .max_by_key(|(name, votes)| (*votes, Reverse(*name)));
+        most.map(|(name, _)| name.into())
+    }
+
+    /// How long a rebalance waits: as long as the most patient member allows.
+    pub(super) fn rebalance_timeout_ms(&self) -> u64 {
+        let longest = self.iter().map(|it| it.rebalance_timeout_ms).max();
+        u64::try_from(longest.unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// Everybody, as the leader is told.
+    pub(super) fn joined(&self, protocol: Option<&str>) -> Vec<JoinedMember> {
+        let joined = |member: &Member| JoinedMember {
+            identity: member.identity.clone(),
+            metadata: member.metadata(protocol),
+        };
+        self.iter().map(joined).collect()
+    }
+
+    /// Everybody, as the log is told.
+    pub(super) fn values(&self, protocol: Option<&str>) -> Vec<MemberValue> {
+        let value = |member: &Member| MemberValue {
+            member_id: member.identity.member_id.clone(),
+            instance_id: member.identity.instance_id.clone(),
+            client_id: member.client_id.clone(),
+            client_host: member.client_host.clone(),
+            rebalance_timeout_ms: member.rebalance_timeout_ms,
+            session_timeout_ms: member.session_timeout_ms,
+            subscription: member.metadata(protocol),
+            assignment: member.assignment.clone(),
+        };
+        self.iter().map(value).collect()
+    }
+
+    /// Memory of all members, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

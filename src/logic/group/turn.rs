@@ -1,0 +1,197 @@
+//! One event's turn: the moment, the bounds, and where replies and appends go. Appends are remembered
+//! until the log has them or has failed. Knows nothing of states.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
+
+use wire::ErrorCode;
+use wire::group_records::GroupRecord;
+
+use super::Settings;
+use super::coordinator::{BatchId, Effect, Now};
+use super::request::{Reply, Token};
+
+/// Records of one append hold about so many bytes, at most: well below `max.message.bytes`. A single
+/// record may be larger.
+const BATCH_BYTES_MAX: usize = 512 * 1024;
+/// What a record takes beside its texts, about.
+const RECORD_BYTES: usize = 64;
+
+/// What happens to one group at one moment.
+pub(super) struct Turn<'a> {
+    pub(super) now: Now,
+    pub(super) settings: &'a Settings,
+    /// Memory for groups is used up.
+    pub(super) full: bool,
+    pub(super) appends: &'a mut Appends,
+    pub(super) effects: &'a mut Vec<Effect>,
+}
+
+/// Records on their way to the log.
+#[derive(Debug, Default)]
+pub(super) struct Appends {
+    next: u64,
+    in_flight: BTreeMap<BatchId, InFlight>,
+}
+
+/// One append.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) partition: i32,
+    pub(super) group: String,
+    pub(super) records: Rc<[GroupRecord]>,
+    pub(super) then: Then,
+}
+
+/// What is to be done when the records of an append are in the log, or cannot be.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// Nothing.
+    Nothing,
+    /// Members get what the leader of this generation gave them.
+    Assign { generation: i32 },
+    /// A static member that came back under another id is answered.
+    Return {
+        token: Token,
+        member_id: String,
+        /// Who led before: whom a client that cannot skip an assignment is told to follow.
+        leader: String,
+        can_skip_assignment: bool,
+    },
+    /// A commit is answered: each item by its own error, or by what became of the append.
+    Commit {
+        token: Token,
+        results: Vec<ErrorCode>,
+    },
+    /// Some request is answered so.
+    Answer {
+        token: Token,
+        done: Reply,
+        failed: fn(ErrorCode) -> Reply,
+    },
+}
+
+impl Turn<'_> {
+    /// Answers a request.
+    pub(super) fn reply(&mut self, token: Token, reply: Reply) {
+        self.effects.push(Effect::Reply { token, reply });
+    }
+
+    /// Appends records of one group, in as many batches as they need; `then` follows the last one.
+    pub(super) fn append(
+        &mut self,
+        partition: i32,
+        group: &str,
+        records: Vec<GroupRecord>,
+        then: Then,
+    ) {
+        let mut batches = batches(records);
+        let last = batches.pop().unwrap_or_default();
+        for records in batches {
+            self.append_one(partition, group, records, Then::Nothing);
+        }
+        self.append_one(partition, group, last, then);
+    }
+
+    fn append_one(&mut self, partition: i32, group: &str, records: Vec<GroupRecord>, then: Then) {
+        let records: Rc<[GroupRecord]> = records.into();
+        let batch = BatchId(self.appends.next);
+        self.appends.next += 1;
+        let in_flight = InFlight {
+            partition,
+            group: group.into(),
+            records: records.clone(),
+            then,
+        };
+        self.appends.in_flight.insert(batch, in_flight);
+        self.effects.push(Effect::Append {
+            batch,
+            partition,
+            records,
+        });
+    }
+}
+
+impl Appends {
+    /// An append that is over, if it was not given up before.
+    pub(super) fn take(&mut self, batch: BatchId) -> Option<InFlight> {
+        self.in_flight.remove(&batch)
+    }
+
+    /// Gives up all appends to a partition.
+    pub(super) fn take_all(&mut self, partition: i32) -> Vec<InFlight> {
+        let in_flight = mem::take(&mut self.in_flight);
+        let (gone, kept): (BTreeMap<_, _>, _) = in_flight
+            .into_iter()
+            .partition(|(_, append)| append.partition == partition);
+        self.in_flight = kept;
+        gone.into_values().collect()
+    }
+
+    /// Whether records of a group are on their way.
+    pub(super) fn concern(&self, group: &str) -> bool {
+        self.in_flight.values().any(|it| it.group == group)
+    }
+
+    /// Whether the assignment of a generation is on its way.
+    pub(super) fn assign(&self, group: &str, of: i32) -> bool {
+        self.in_flight.values().any(|it| {
+            it.group == group && matches!(it.then, Then::Assign { generation } if generation == of)
+        })
+    }
+
+    /// The partitions for which offsets of a group are on their way.
+    pub(super) fn offsets_of(&self, group: &str) -> BTreeSet<(String, i32)> {
+        let records = self.in_flight.values().filter(|it| it.group == group);
+        let offsets = records.flat_map(|it| it.records.iter());
+        offsets
+            .filter_map(|record| match record {
+                GroupRecord::Offset {
+                    topic, partition, ..
+                } => Some((topic.clone(), *partition)),
+                GroupRecord::Group { .. } => None,
+            })
+            .collect()
+    }
+}
+
+fn batches(records: Vec<GroupRecord>) -> Vec<Vec<GroupRecord>> {
+    let mut batches = Vec::new();
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    for record in records {
+        let more = size(&record);
+        if bytes + more > BATCH_BYTES_MAX && !batch.is_empty() {
+            batches.push(mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += more;
+        batch.push(record);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}
+
+fn size(record: &GroupRecord) -> usize {
+    RECORD_BYTES
+        + match record {
+            GroupRecord::Offset {
+                group,
+                topic,
+                value,
+                ..
+            } => group.len() + topic.len() + value.as_ref().map_or(0, |it| it.metadata.len()),
+            GroupRecord::Group { group, value } => {
+                let members = value.iter().flat_map(|it| &it.members);
+                let members = members.map(|it| {
+                    RECORD_BYTES + it.member_id.len() + it.subscription.len() + it.assignment.len()
+                });
+                group.len() + members.sum::<usize>()
+            }
+        }
+}
