@@ -79,6 +79,7 @@ fn plan(
             fetch_bytes_max: settings.fetch.max_bytes,
             fetch_sessions_max: settings.fetch.sessions_max,
             drain_wait: Duration::from_millis(network.drain_wait_ms),
+            retention_check_interval: Duration::from_millis(settings.retention.check_interval_ms),
         },
         connections_max: network.max_connections.min(connections_max),
         connections_per_address_max: network.max_connections_per_ip,
@@ -87,6 +88,7 @@ fn plan(
             wal_bytes_max: settings.wal.bytes_max,
             commit_bytes_max: settings.wal.commit_bytes_max,
             tail_cache_bytes: settings.storage.tail_cache_bytes,
+            disk_reserve_bytes: settings.storage.disk_reserve_bytes,
         },
         identity: Identity {
             node,

@@ -18,6 +18,9 @@ mod lookup;
 pub(crate) mod place;
 mod read;
 mod recover;
+mod removal;
+mod reserve;
+mod retain;
 mod scan;
 mod signal;
 mod state;
@@ -25,6 +28,8 @@ mod tail;
 mod trim;
 
 pub use logic::log::Config as LogConfig;
+pub use logic::log::cleaning::Rules as CleaningRules;
+pub use logic::log::retention::Rules as RetentionRules;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +37,7 @@ mod tests;
 pub use append::{AppendBatch, Log};
 pub use read::{Read, ReadError};
 pub use recover::{Damaged, RecoveredLog, Recovery, fuzz, recover};
+pub use retain::Retained;
 pub use state::Storage;
 
 use std::fmt;
@@ -52,6 +58,8 @@ pub struct Settings {
     /// Memory for the newest bytes of all partitions. Bytes not yet written to a segment stay even
     /// beyond it, and then count as backlog.
     pub tail_cache_bytes: usize,
+    /// Free bytes on the disk below which [`Storage::is_short_of_space`] says so; 0 for never.
+    pub disk_reserve_bytes: u64,
 }
 
 impl Default for Settings {
@@ -61,6 +69,7 @@ impl Default for Settings {
             wal_bytes_max: 256 << 20,
             commit_bytes_max: 1 << 20,
             tail_cache_bytes: 128 << 20,
+            disk_reserve_bytes: 1 << 30,
         }
     }
 }

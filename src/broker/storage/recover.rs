@@ -546,6 +546,11 @@ fn segment_files(directory: &Path) -> io::Result<Vec<SegmentFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "deleted") {
+            // What cannot be removed is tried again at the next start.
+            drop(fs::remove_file(&path));
+            continue;
+        }
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let log = path.extension().is_some_and(|ending| ending == "log");
         let base = stem
@@ -595,7 +600,7 @@ fn from_wal(
     }
     let base = checkpoint.segment;
     let mut segments = sealed(files, base)?;
-    segments.push(checkpoint.active());
+    segments.push(checkpoint.active(files));
     let config = LogConfig::default();
     let mut log = logic::log::Log::recovered(
         metadata.id,
@@ -622,7 +627,11 @@ fn from_wal(
             bytes: payload,
         });
     }
-    // A log start that came with the deletion of segments may lie in what was only replayed now.
+    // A log start that came with the deletion of segments may lie in what was only replayed now, and
+    // take the active segment along.
+    if metadata.log_start >= log.log_end() {
+        log.seal_active(reactor::timer::wall_clock_ms());
+    }
     log.set_log_start(metadata.log_start.min(log.log_end()));
     let kept: BTreeSet<Offset> = log.segments().map(|segment| segment.base).collect();
     tail.retain(|piece| kept.contains(&piece.segment));
@@ -663,7 +672,10 @@ fn replay(
             .position
             .checked_add(at as u32)
             .ok_or("a position overflows")?;
-        if header.len as usize > rest.len() || !log.replay(0, &header, head.segment, position) {
+        // When it was appended is not known: not later than now.
+        let now_ms = reactor::timer::wall_clock_ms();
+        let whole = header.len as usize <= rest.len();
+        if !whole || !log.replay(now_ms, &header, head.segment, position) {
             return Err(format!(
                 "frames leave a hole before offset {}",
                 header.base_offset.0
@@ -681,7 +693,7 @@ fn replay(
 /// written for appends that were never committed.
 fn remove_strays(directory: &Path, files: &[SegmentFile], kept: &BTreeSet<Offset>) {
     for file in files.iter().filter(|file| !kept.contains(&file.base)) {
-        for ending in ["index", "timeindex", "txnindex", "log"] {
+        for ending in super::removal::ENDINGS {
             // What cannot be removed is tried again at the next start.
             drop(fs::remove_file(super::append::segment_path(
                 directory, file.base, ending,
@@ -703,7 +715,7 @@ fn from_files(
         None => scan::rebuild(directory, files, metadata.log_start)?,
     };
     let mut segments = sealed(files, checkpoint.segment)?;
-    segments.push(checkpoint.active());
+    segments.push(checkpoint.active(files));
     let mut log = logic::log::Log::recovered(
         metadata.id,
         LogConfig::default(),
@@ -757,11 +769,14 @@ impl Checkpoint {
     }
 
     /// The active segment as it was.
-    fn active(&self) -> Segment {
+    fn active(&self, files: &[SegmentFile]) -> Segment {
         let mut segment =
             Segment::found(self.segment, self.log_end, self.position, self.created_ms);
         segment.first_timestamp = self.first_timestamp;
         segment.max_timestamp = self.max_timestamp.or(segment.max_timestamp);
+        if let Some(file) = files.iter().find(|file| file.base == self.segment) {
+            segment.appended_ms = segment.appended_ms.max(file.changed_ms);
+        }
         segment
     }
 }

@@ -138,6 +138,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("listeners", LIST, None, "The addresses to listen on."),
     setting("log.dirs", LIST, None, "Where data is kept."),
     setting(
+        "log.retention.check.interval.ms",
+        Kind::Long(1, i64::MAX),
+        Some("300000"),
+        "Milliseconds between two looks at which segments retention no longer keeps.",
+    ),
+    setting(
         "max.connection.creation.rate",
         COUNT,
         Some("2147483647"),

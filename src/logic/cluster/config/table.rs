@@ -84,8 +84,8 @@ pub const TABLE: &[Config] = &[
         "log.cleanup.policy",
         "delete",
         Kind::List(&["delete", "compact"]),
-        "What happens to old data. With compact, records without a key are refused; nothing is \
-         deleted or compacted yet.",
+        "What happens to old data: delete, by retention.ms and retention.bytes. With compact, records \
+         without a key are refused; nothing is compacted yet.",
     ),
     kept(
         "compression.gzip.level",
@@ -131,9 +131,9 @@ pub const TABLE: &[Config] = &[
         "When acks=all is answered: flush, when every in-sync replica has written and flushed; \
          replicated, when every one has written and a flush follows within 100 ms.",
     ),
-    kept(
+    acts(
         "file.delete.delay.ms",
-        Some("log.segment.delete.delay.ms"),
+        "log.segment.delete.delay.ms",
         "60000",
         Kind::Long(0, MAX),
         "How long a deleted segment's file stays on disk, in milliseconds.",
@@ -278,17 +278,17 @@ pub const TABLE: &[Config] = &[
         "Whether old segments move to remote storage. Corelog has none, so only false \
          is accepted.",
     ),
-    kept(
+    acts(
         "retention.bytes",
-        Some("log.retention.bytes"),
+        "log.retention.bytes",
         "-1",
         Kind::Long(-1, MAX),
         "When a partition holds more bytes than this, its oldest segments are deleted; \
          -1 means no limit.",
     ),
-    kept(
+    acts(
         "retention.ms",
-        Some("log.retention.ms"),
+        "log.retention.ms",
         "604800000",
         Kind::Long(-1, MAX),
         "Segments whose newest record is older than this many milliseconds are deleted; \

@@ -1,0 +1,1 @@
+//! Cleaning against a naive model.
