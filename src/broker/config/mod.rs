@@ -41,6 +41,8 @@ pub struct Settings {
     pub storage: StorageSettings,
     /// When old records are looked for.
     pub retention: RetentionSettings,
+    /// What compaction may use.
+    pub cleaner: CleanerSettings,
     /// Limits on what clients send.
     pub network: NetworkSettings,
     /// Limits on what they are sent.
@@ -130,6 +132,18 @@ pub struct StorageSettings {
 pub struct RetentionSettings {
     /// Milliseconds between two looks at which segments may go.
     pub check_interval_ms: u64,
+}
+
+/// `[cleaner]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CleanerSettings {
+    /// Bytes of memory for keys, over all shards.
+    pub dedupe_buffer_bytes: usize,
+    /// Bytes read and written a second, over all shards.
+    pub io_bytes_per_second_max: u64,
+    /// Milliseconds between two looks when nothing is to be cleaned.
+    pub backoff_ms: u64,
 }
 
 /// `[network]`.
@@ -245,6 +259,18 @@ impl Settings {
             (
                 "log.retention.check.interval.ms",
                 self.retention.check_interval_ms.to_string(),
+            ),
+            (
+                "log.cleaner.dedupe.buffer.size",
+                self.cleaner.dedupe_buffer_bytes.to_string(),
+            ),
+            (
+                "log.cleaner.io.max.bytes.per.second",
+                self.cleaner.io_bytes_per_second_max.to_string(),
+            ),
+            (
+                "log.cleaner.backoff.ms",
+                self.cleaner.backoff_ms.to_string(),
             ),
             (
                 "max.incremental.fetch.session.cache.slots",

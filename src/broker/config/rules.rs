@@ -56,6 +56,17 @@ pub const RULES: &[(&str, &str, Rule)] = &[
         Rule::Number(1, 365 * DAY_MS),
     ),
     (
+        "cleaner",
+        "dedupe_buffer_bytes",
+        Rule::Number(MIB, 1024 * GIB),
+    ),
+    (
+        "cleaner",
+        "io_bytes_per_second_max",
+        Rule::Number(1024, i64::MAX),
+    ),
+    ("cleaner", "backoff_ms", Rule::Number(1, DAY_MS)),
+    (
         "network",
         "socket_request_max_bytes",
         Rule::Number(1024, I32_MAX),
@@ -126,6 +137,17 @@ pub const ALIASES: &[(&str, &str, &str)] = &[
         "retention",
         "check_interval_ms",
     ),
+    (
+        "log.cleaner.dedupe.buffer.size",
+        "cleaner",
+        "dedupe_buffer_bytes",
+    ),
+    (
+        "log.cleaner.io.max.bytes.per.second",
+        "cleaner",
+        "io_bytes_per_second_max",
+    ),
+    ("log.cleaner.backoff.ms", "cleaner", "backoff_ms"),
     ("fetch.max.bytes", "fetch", "max_bytes"),
     (
         "max.incremental.fetch.session.cache.slots",

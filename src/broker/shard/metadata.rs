@@ -225,7 +225,14 @@ fn log_config(resolved: &Resolved<'_>) -> LogConfig {
     let clamp = |name| u32::try_from(resolved.number(name)).unwrap_or(u32::MAX);
     LogConfig {
         segment_bytes: clamp("segment.bytes"),
-        segment_ms: resolved.number("segment.ms"),
+        // A record in the active segment is not compacted, however long it has waited.
+        segment_ms: if resolved.has_policy("compact") {
+            resolved
+                .number("segment.ms")
+                .min(resolved.number("max.compaction.lag.ms"))
+        } else {
+            resolved.number("segment.ms")
+        },
         segment_jitter_ms: resolved.number("segment.jitter.ms"),
         index_interval_bytes: clamp("index.interval.bytes"),
         segment_index_bytes: clamp("segment.index.bytes"),

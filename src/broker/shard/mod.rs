@@ -5,6 +5,7 @@ pub mod mail;
 
 pub mod budget;
 pub mod calls;
+pub mod cleaning;
 pub mod controller;
 pub mod gate;
 pub mod hosted;
@@ -60,6 +61,8 @@ pub struct Limits {
     pub drain_wait: Duration,
     /// `log.retention.check.interval.ms`.
     pub retention_check_interval: Duration,
+    /// What the log cleaner may use.
+    pub cleaner: cleaning::CleanerLimits,
 }
 
 /// One core's shard.
@@ -240,6 +243,7 @@ impl Shard {
         let progress = self.clone();
         reactor::spawn(async move { progress.follow_storage().await });
         upkeep::start(&self);
+        cleaning::start(&self);
         let mut messages = Vec::new();
         while !self.stopping() && mailbox.recv_all(&mut messages).await {
             for message in messages.drain(..) {

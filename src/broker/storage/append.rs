@@ -131,6 +131,14 @@ pub(super) struct LogState {
     /// Index entries of the active segment that are in its file.
     pub index_saved: Cell<usize>,
     pub pages: RefCell<BTreeMap<Offset, PageFile>>,
+    /// The segment that is being swapped in, whose file has not its own name yet.
+    pub swapping: RefCell<Option<(Offset, PageFile)>>,
+    /// How often positions in segments, or segments, have changed under readers.
+    pub generation: Cell<u64>,
+    /// Below it an earlier cleaning has left no key twice.
+    pub clean_below: Cell<Offset>,
+    /// Cleaning met something damaged: it is not tried again.
+    pub uncleanable: Cell<bool>,
     pub in_moved: Cell<bool>,
     pub deleted: Cell<bool>,
 }
@@ -324,6 +332,10 @@ impl LogState {
             gate: Cell::new(0),
             index_saved: Cell::new(0),
             pages: RefCell::default(),
+            swapping: RefCell::default(),
+            generation: Cell::new(0),
+            clean_below: Cell::default(),
+            uncleanable: Cell::new(false),
             in_moved: Cell::new(false),
             deleted: Cell::new(false),
         }

@@ -11,6 +11,7 @@
 mod append;
 mod behind;
 pub(crate) mod checkpoint;
+mod clean;
 mod commit;
 mod extent;
 pub(crate) mod frame;
@@ -35,6 +36,7 @@ pub use logic::log::retention::Rules as RetentionRules;
 mod tests;
 
 pub use append::{AppendBatch, Log};
+pub use clean::{Budget, CleanReport, Cleaner};
 pub use read::{Read, ReadError};
 pub use recover::{Damaged, RecoveredLog, Recovery, fuzz, recover};
 pub use retain::Retained;

@@ -65,6 +65,8 @@ pub struct RecoveredLog {
     pub(super) raw_after: Vec<RawHeader>,
     /// The write-ahead logs that hold it; none when its files do.
     pub(super) from: Vec<Arc<OldWal>>,
+    /// Below it an earlier cleaning has left no key twice.
+    pub(super) clean_below: Offset,
 }
 
 impl RecoveredLog {
@@ -528,6 +530,8 @@ fn collect(
 }
 
 fn one(metadata: Metadata, directory: &Path, part: Option<Part>) -> Result<RecoveredLog, String> {
+    let swapped = super::clean::swap::recover(directory);
+    swapped.map_err(|error| error.to_string())?;
     let files = segment_files(directory).map_err(|error| error.to_string())?;
     match part {
         Some(part) => from_wal(&metadata, directory, part, &files),
@@ -627,12 +631,7 @@ fn from_wal(
             bytes: payload,
         });
     }
-    // A log start that came with the deletion of segments may lie in what was only replayed now, and
-    // take the active segment along.
-    if metadata.log_start >= log.log_end() {
-        log.seal_active(reactor::timer::wall_clock_ms());
-    }
-    log.set_log_start(metadata.log_start.min(log.log_end()));
+    start_at(&mut log, metadata.log_start);
     let kept: BTreeSet<Offset> = log.segments().map(|segment| segment.base).collect();
     tail.retain(|piece| kept.contains(&piece.segment));
     let on_disk = files
@@ -654,7 +653,17 @@ fn from_wal(
         producer_snapshot: checkpoint.producers,
         raw_after: after,
         from: part.from,
+        clean_below: clean_below(directory),
     })
+}
+
+/// Moves the log's start up. One that came with the deletion of segments may lie in what was only
+/// replayed, and take the active segment along.
+fn start_at(log: &mut logic::log::Log, log_start: Offset) {
+    if log_start >= log.log_end() {
+        log.seal_active(reactor::timer::wall_clock_ms());
+    }
+    log.set_log_start(log_start.min(log.log_end()));
 }
 
 /// Adds a frame's batches to the log.
@@ -687,6 +696,13 @@ fn replay(
         at += header.len as usize;
     }
     Ok(())
+}
+
+/// Up to where the log is compacted, as far as that is known.
+fn clean_below(directory: &Path) -> Offset {
+    let body = place::read_small(&directory.join(place::CLEAN_BELOW));
+    let bytes = body.and_then(|body| body.first_chunk().copied());
+    Offset(bytes.map_or(0, i64::from_le_bytes))
 }
 
 /// Removes segment files that the log does not have: whole segments below its start, and what was
@@ -747,6 +763,7 @@ fn from_files(
         producer_snapshot: checkpoint.producers,
         raw_after: checkpoint.after,
         from: Vec::new(),
+        clean_below: clean_below(directory),
     })
 }
 

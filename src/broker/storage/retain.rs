@@ -113,6 +113,9 @@ impl Log {
             self.write_log_start(offset).await?;
         }
         let gone = state.log.borrow_mut().set_log_start(offset);
+        state
+            .generation
+            .set(state.generation.get() + u64::from(!gone.is_empty()));
         for segment in &gone {
             state.pages.borrow_mut().remove(&segment.base);
         }

@@ -228,6 +228,7 @@ impl Storage {
         state.backing.replace(backing);
         state.written.set(end);
         state.durable.set(end);
+        state.clean_below.set(recovered.clean_below);
         let log = self.host(state);
         for piece in &recovered.tail {
             log.state
