@@ -142,7 +142,12 @@ const NOT_LEADER: i16 = 6;
 async fn loads(address: SocketAddr, seed: u64) -> Vec<Load> {
     let mut connection = Connection::connect(address).await.expect("connects");
     connection
-        .create_topic(TOPIC, i32::try_from(PARTITIONS).expect("few"), &[])
+        .create_topic(
+            TOPIC,
+            i32::try_from(PARTITIONS).expect("few"),
+            // The records' timestamps are their numbers: by age they would all be old.
+            &[("retention.ms", "-1")],
+        )
         .await
         .expect("the topic is created");
     let mut loads = Vec::new();

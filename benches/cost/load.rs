@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use client::direct::{Acks, Connection};
@@ -218,8 +218,10 @@ impl Load {
 /// Records of 1 KiB with `bytes` bytes of values.
 fn batch(bytes: usize) -> Bytes {
     let mut builder = BatchBuilder::new(Compression::None);
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_ms = now_ms.map_or(0, |now| now.as_millis() as i64);
     for _ in 0..bytes >> 10 {
-        builder.push(1_700_000_000_000, None, Some(&[b'v'; 1 << 10]), &[]);
+        builder.push(now_ms, None, Some(&[b'v'; 1 << 10]), &[]);
     }
     builder.finish().expect("a small batch")
 }

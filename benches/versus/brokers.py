@@ -26,8 +26,9 @@ class Broker:
 
 
 @contextlib.contextmanager
-def running(name: str, guarantee: str, corelog: str, jars: Jars, work: Path):
-    """Runs a broker on an empty directory while the block runs, and removes the directory afterwards."""
+def running(name: str, guarantee: str, corelog: str, jars: Jars, work: Path, extra: dict[str, str] | None = None):
+    """Runs a broker on an empty directory while the block runs, and removes the directory afterwards. `extra` are
+    settings: Kafka's properties, or corelog's environment."""
     data = work / "data"
     log = work / "logs" / f"{name}-{guarantee}.log"
     shutil.rmtree(data, ignore_errors=True)
@@ -36,8 +37,9 @@ def running(name: str, guarantee: str, corelog: str, jars: Jars, work: Path):
     port = free_port()
     if name == "corelog":
         command, env = _corelog(corelog, guarantee, data, port)
+        env |= extra or {}
     else:
-        command, env = _kafka(jars, guarantee, data, port, log)
+        command, env = _kafka(jars, guarantee, data, port, log, extra or {})
     try:
         with processes.started(command, log, env) as process:
             _wait_until_listening(process, port, log)
@@ -53,7 +55,9 @@ def _corelog(binary: str, guarantee: str, data: Path, port: int) -> tuple[list[s
     return command, {"CORELOG_KAFKA__LOG_DURABILITY": durability}
 
 
-def _kafka(jars: Jars, guarantee: str, data: Path, port: int, log: Path) -> tuple[list[str], dict[str, str]]:
+def _kafka(
+    jars: Jars, guarantee: str, data: Path, port: int, log: Path, extra: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
     """One node that is broker and controller. The thread and buffer settings are those of the shipped file."""
     controller_port = free_port()
     properties = {
@@ -68,6 +72,7 @@ def _kafka(jars: Jars, guarantee: str, data: Path, port: int, log: Path) -> tupl
         "socket.send.buffer.bytes": "102400",
         "socket.receive.buffer.bytes": "102400",
         "offsets.topic.replication.factor": "1",
+        **extra,
     }
     if guarantee == "flush":
         # Each append is flushed before it is answered. The default leaves flushing to the kernel.

@@ -13,6 +13,7 @@ use crate::config::Settings;
 use crate::data_dir::DataDir;
 use crate::serve::{self, Opened, Plan, Threads};
 use crate::shard::Limits;
+use crate::shard::cleaning::CleanerLimits;
 use crate::shard::groups::GroupLimits;
 use crate::shard::metadata::Identity;
 use crate::start_error::StartError;
@@ -100,6 +101,12 @@ fn plan(
             fetch_sessions_max: settings.fetch.sessions_max,
             groups: group_limits(settings),
             drain_wait: Duration::from_millis(network.drain_wait_ms),
+            retention_check_interval: Duration::from_millis(settings.retention.check_interval_ms),
+            cleaner: CleanerLimits {
+                dedupe_bytes: settings.cleaner.dedupe_buffer_bytes / shards,
+                bytes_per_second: settings.cleaner.io_bytes_per_second_max / shards as u64,
+                backoff: Duration::from_millis(settings.cleaner.backoff_ms),
+            },
         },
         connections_max: network.max_connections.min(connections_max),
         connections_per_address_max: network.max_connections_per_ip,
@@ -108,6 +115,7 @@ fn plan(
             wal_bytes_max: settings.wal.bytes_max,
             commit_bytes_max: settings.wal.commit_bytes_max,
             tail_cache_bytes: settings.storage.tail_cache_bytes,
+            disk_reserve_bytes: settings.storage.disk_reserve_bytes,
         },
         identity: Identity {
             node,

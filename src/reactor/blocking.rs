@@ -2,6 +2,13 @@
 //! of what the work is. A door, like [`crate::file`]: a simulated disk stands behind another of the same
 //! name.
 
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::SystemTime;
+
 pub use std::fs;
 pub use std::os::unix::fs::FileExt;
 
@@ -17,4 +24,24 @@ pub fn together<T: Send>(works: Vec<impl FnOnce() -> T + Send>) -> Vec<std::thre
 /// Runs `work` on a thread of its own, for which nobody waits.
 pub fn detached(work: impl FnOnce() + Send + 'static) {
     std::thread::spawn(work);
+}
+
+/// Sets when a file was last changed.
+pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
+    let file = fs::File::options().write(true).open(path)?;
+    file.set_modified(time)
+}
+
+/// Bytes that may still be written to the file system on which a path lies.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut stat = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends with its zero byte; the structure is written when the call succeeds.
+    let stat = unsafe {
+        if libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stat.assume_init()
+    };
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -481,7 +481,7 @@ pub fn set_producer(batch: &mut [u8], id: i64, epoch: i16, base_sequence: i32) {
     set_crc(batch);
 }
 
-fn put<const N: usize>(batch: &mut [u8], at: usize, value: [u8; N]) {
+pub(crate) fn put<const N: usize>(batch: &mut [u8], at: usize, value: [u8; N]) {
     assert!(batch.len() >= HEADER_BYTES, "a batch has a header");
     batch[at..at + N].copy_from_slice(&value);
 }

@@ -1,6 +1,8 @@
 //! The records inside one batch: read one by one, or built into a batch. Knows nothing of offsets
 //! in a log beyond the batch's own base offset.
 
+pub mod rewrite;
+
 use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};

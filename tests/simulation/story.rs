@@ -185,6 +185,7 @@ fn settings() -> Settings {
         wal_bytes_max: 256 << 10,
         commit_bytes_max: 32 << 10,
         tail_cache_bytes: 2 << 20,
+        ..Settings::default()
     }
 }
 

@@ -79,7 +79,8 @@ impl Load {
     /// Creates the topic.
     pub async fn prepare(&self) {
         let partitions = i32::try_from(PARTITIONS).expect("a small number");
-        let configs = [("segment.bytes", "33554432")];
+        // The records' timestamps are their numbers: by age they would all be old.
+        let configs = [("segment.bytes", "33554432"), ("retention.ms", "-1")];
         let mut connection = self.connect().await;
         let created = connection.create_topic(TOPIC, partitions, &configs).await;
         created.expect("a topic");

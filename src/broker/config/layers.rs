@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use logic::cluster::config::units;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -237,7 +238,10 @@ impl Effective {
             message,
             nearest: None,
         };
-        let Some(index) = self.find(section, key) else {
+        let Some(index) = self
+            .find(section, key)
+            .or_else(|| self.coarser(section, key))
+        else {
             let (message, nearest) = self.unknown(section, key);
             let origin = origin.clone();
             return Err(Fault {
@@ -291,10 +295,26 @@ impl Effective {
             .position(|entry| entry.section == section && plain(&entry.key) == wanted)
     }
 
+    /// A place for one of Kafka's older names in coarser units, which no default has.
+    fn coarser(&mut self, section: &str, key: &str) -> Option<usize> {
+        let wanted = plain(key);
+        let coarser = units::COARSER
+            .iter()
+            .find(|coarser| section == KAFKA && plain(coarser.name) == wanted)?;
+        self.entries.push(Entry {
+            section: section.to_owned(),
+            key: coarser.name.to_owned(),
+            value: Value::String(String::new()),
+            origin: Origin::Default(0),
+        });
+        Some(self.entries.len() - 1)
+    }
+
     /// What to say of a setting that does not exist, and what was probably meant.
     fn unknown(&self, section: &str, key: &str) -> (String, Option<String>) {
         let sections = self.entries.iter().map(|entry| entry.section.as_str());
         let aliases = rules::ALIASES.iter().map(|alias| (KAFKA, alias.0));
+        let aliases = aliases.chain(units::COARSER.iter().map(|coarser| (KAFKA, coarser.name)));
         let entries = self.entries.iter();
         let keys = entries.map(|entry| (entry.section.as_str(), entry.key.as_str()));
         let keys: Vec<(&str, &str)> = keys.chain(aliases).collect();

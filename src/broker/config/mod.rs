@@ -37,8 +37,12 @@ pub struct Settings {
     pub data: DataSettings,
     /// Each shard's write-ahead log.
     pub wal: WalSettings,
-    /// Each shard's memory for records.
+    /// Each shard's memory for records, and the disk's reserve.
     pub storage: StorageSettings,
+    /// When old records are looked for.
+    pub retention: RetentionSettings,
+    /// What compaction may use.
+    pub cleaner: CleanerSettings,
     /// Limits on what clients send.
     pub network: NetworkSettings,
     /// Limits on what they are sent.
@@ -122,6 +126,28 @@ pub struct WalSettings {
 pub struct StorageSettings {
     /// Bytes of memory per shard for the newest records.
     pub tail_cache_bytes: usize,
+    /// Free bytes on the disk below which produce is refused; 0 for never.
+    pub disk_reserve_bytes: u64,
+}
+
+/// `[retention]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionSettings {
+    /// Milliseconds between two looks at which segments may go.
+    pub check_interval_ms: u64,
+}
+
+/// `[cleaner]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CleanerSettings {
+    /// Bytes of memory for keys, over all shards.
+    pub dedupe_buffer_bytes: usize,
+    /// Bytes read and written a second, over all shards.
+    pub io_bytes_per_second_max: u64,
+    /// Milliseconds between two looks when nothing is to be cleaned.
+    pub backoff_ms: u64,
 }
 
 /// `[network]`.
@@ -309,6 +335,22 @@ impl Settings {
                 network.max_connections_per_ip.to_string(),
             ),
             ("fetch.max.bytes", self.fetch.max_bytes.to_string()),
+            (
+                "log.retention.check.interval.ms",
+                self.retention.check_interval_ms.to_string(),
+            ),
+            (
+                "log.cleaner.dedupe.buffer.size",
+                self.cleaner.dedupe_buffer_bytes.to_string(),
+            ),
+            (
+                "log.cleaner.io.max.bytes.per.second",
+                self.cleaner.io_bytes_per_second_max.to_string(),
+            ),
+            (
+                "log.cleaner.backoff.ms",
+                self.cleaner.backoff_ms.to_string(),
+            ),
             (
                 "max.incremental.fetch.session.cache.slots",
                 self.fetch.sessions_max.to_string(),

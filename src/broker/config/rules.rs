@@ -1,6 +1,6 @@
 //! What each setting may hold, by itself and beside others. Knows nothing of files or of flags.
 
-use logic::cluster::config::TABLE;
+use logic::cluster::config::{TABLE, units};
 use toml::Value;
 
 use super::{parse_advertise, resolve_listen};
@@ -45,6 +45,27 @@ pub const RULES: &[(&str, &str, Rule)] = &[
     ("wal", "bytes_max", Rule::Number(2 * MIB, 1024 * GIB)),
     ("wal", "commit_bytes_max", Rule::Number(4096, 64 * MIB)),
     ("storage", "tail_cache_bytes", Rule::Number(MIB, 1024 * GIB)),
+    (
+        "storage",
+        "disk_reserve_bytes",
+        Rule::Number(0, 1024 * 1024 * GIB),
+    ),
+    (
+        "retention",
+        "check_interval_ms",
+        Rule::Number(1, 365 * DAY_MS),
+    ),
+    (
+        "cleaner",
+        "dedupe_buffer_bytes",
+        Rule::Number(MIB, 1024 * GIB),
+    ),
+    (
+        "cleaner",
+        "io_bytes_per_second_max",
+        Rule::Number(1024, i64::MAX),
+    ),
+    ("cleaner", "backoff_ms", Rule::Number(1, DAY_MS)),
     (
         "network",
         "socket_request_max_bytes",
@@ -129,6 +150,22 @@ pub const ALIASES: &[(&str, &str, &str)] = &[
         "network",
         "max_connections_per_ip",
     ),
+    (
+        "log.retention.check.interval.ms",
+        "retention",
+        "check_interval_ms",
+    ),
+    (
+        "log.cleaner.dedupe.buffer.size",
+        "cleaner",
+        "dedupe_buffer_bytes",
+    ),
+    (
+        "log.cleaner.io.max.bytes.per.second",
+        "cleaner",
+        "io_bytes_per_second_max",
+    ),
+    ("log.cleaner.backoff.ms", "cleaner", "backoff_ms"),
     ("fetch.max.bytes", "fetch", "max_bytes"),
     (
         "max.incremental.fetch.session.cache.slots",
@@ -235,6 +272,9 @@ impl Rule {
 
 /// A topic config's default as it is kept, or what is wrong with it. `name` is the broker's.
 pub fn check_topic_default(name: &str, text: &str) -> Result<String, String> {
+    if let Some(coarser) = units::find(name) {
+        return coarser.check(text);
+    }
     let found = TABLE.iter().find(|config| config.broker_name == Some(name));
     let config = found.ok_or_else(|| "no topic config has this default".to_owned())?;
     let problem = |problem| format!("`{text}` will not do: {problem}");

@@ -260,3 +260,14 @@ fn addresses_are_host_and_port() {
     let resolved = resolve_listen("localhost:0").expect("this machine has a localhost");
     assert!(resolved.ip().is_loopback());
 }
+
+#[test]
+fn kafkas_older_units_are_taken_where_kafka_takes_them() {
+    let text = "[kafka]\n\"log.retention.hours\" = 24\nlog.roll.hours = 2\n";
+    let settings = settings(&file(text));
+    assert_eq!(settings.kafka["log.retention.hours"], "24");
+    assert_eq!(settings.statics()["log.roll.hours"], "2");
+    let twice = "[kafka]\nlog.roll.hours = 0\n";
+    let faults = faults(&file(twice));
+    assert!(faults[0].contains("log.roll.hours"), "{faults:?}");
+}

@@ -12,13 +12,16 @@ use logic::cluster::{Image, Record, Topic};
 use logic::ids::{LeaderEpoch, PartitionId, TopicId};
 use logic::partition::leader::Leader;
 use logic::partition::producers::Producers;
+use wire::compression::Compression;
 
 use super::Shard;
 use super::controller::partition_id;
 use super::groups;
 use super::hosted::Partition;
 use super::mail::{Applied, ShardId};
-use crate::storage::{Log, LogConfig, RecoveredLog, Storage, StorageError};
+use crate::storage::{
+    CleaningRules, Log, LogConfig, RecoveredLog, RetentionRules, Storage, StorageError,
+};
 
 /// What this broker is, the same on every shard and for as long as it runs.
 pub struct Identity {
@@ -226,10 +229,47 @@ fn log_config(resolved: &Resolved<'_>) -> LogConfig {
     let clamp = |name| u32::try_from(resolved.number(name)).unwrap_or(u32::MAX);
     LogConfig {
         segment_bytes: clamp("segment.bytes"),
-        segment_ms: resolved.number("segment.ms"),
+        // A record in the active segment is not compacted, however long it has waited.
+        segment_ms: if resolved.has_policy("compact") {
+            resolved
+                .number("segment.ms")
+                .min(resolved.number("max.compaction.lag.ms"))
+        } else {
+            resolved.number("segment.ms")
+        },
         segment_jitter_ms: resolved.number("segment.jitter.ms"),
         index_interval_bytes: clamp("index.interval.bytes"),
         segment_index_bytes: clamp("segment.index.bytes"),
+        file_delete_delay_ms: u64::try_from(resolved.number("file.delete.delay.ms")).unwrap_or(0),
+        retention: RetentionRules {
+            deletes: resolved.has_policy("delete"),
+            retention_ms: resolved.number("retention.ms"),
+            retention_bytes: resolved.number("retention.bytes"),
+            timestamp_after_ms_max: resolved.number("message.timestamp.after.max.ms"),
+        },
+        cleaning: cleaning_rules(resolved),
+    }
+}
+
+fn cleaning_rules(resolved: &Resolved<'_>) -> CleaningRules {
+    let share: f64 = resolved
+        .get("min.cleanable.dirty.ratio")
+        .parse()
+        .unwrap_or(0.5);
+    CleaningRules {
+        compacts: resolved.has_policy("compact"),
+        dirty_millionths_min: (share * 1e6) as u32,
+        lag_ms_min: resolved.number("min.compaction.lag.ms"),
+        lag_ms_max: resolved.number("max.compaction.lag.ms"),
+        delete_retention_ms: resolved.number("delete.retention.ms"),
+        compression: match &*resolved.get("compression.type") {
+            "uncompressed" => Some(Compression::None),
+            "gzip" => Some(Compression::Gzip),
+            "snappy" => Some(Compression::Snappy),
+            "lz4" => Some(Compression::Lz4),
+            "zstd" => Some(Compression::Zstd),
+            _ => None,
+        },
     }
 }
 

@@ -5,6 +5,7 @@ pub mod mail;
 
 pub mod budget;
 pub mod calls;
+pub mod cleaning;
 pub mod controller;
 pub mod gate;
 pub mod groups;
@@ -12,6 +13,7 @@ pub mod hosted;
 pub mod metadata;
 pub mod producer_ids;
 pub mod reads;
+pub mod upkeep;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -61,6 +63,10 @@ pub struct Limits {
     pub groups: GroupLimits,
     /// How long a stopping shard waits for owed replies.
     pub drain_wait: Duration,
+    /// `log.retention.check.interval.ms`.
+    pub retention_check_interval: Duration,
+    /// What the log cleaner may use.
+    pub cleaner: cleaning::CleanerLimits,
 }
 
 /// One core's shard.
@@ -243,6 +249,8 @@ impl Shard {
     ) -> Bound<Mail> {
         let progress = self.clone();
         reactor::spawn(async move { progress.follow_storage().await });
+        upkeep::start(&self);
+        cleaning::start(&self);
         let mut messages = Vec::new();
         while !self.stopping() && mailbox.recv_all(&mut messages).await {
             for message in messages.drain(..) {
@@ -295,6 +303,10 @@ impl Shard {
             // The logs are about to close: the client asks again elsewhere, or here when it is back.
             Ask::Produce(_, items) if self.stopping() => {
                 let refused = items.iter().map(|_| Err(Refused::Stopping)).collect();
+                owed.push(answer_to(asker, Answer::Produced(refused)));
+            }
+            Ask::Produce(_, items) if self.storage.is_short_of_space() => {
+                let refused = items.iter().map(|_| Err(Refused::Storage)).collect();
                 owed.push(answer_to(asker, Answer::Produced(refused)));
             }
             Ask::Produce(acks, items) => {

@@ -17,7 +17,7 @@ use reactor::file::{self, DirectFile, PageFile};
 use super::checkpoint::{Checkpoint, RawHeader};
 use super::commit::Queued;
 use super::frame::{FrameHead, Kind};
-use super::place::{self, METADATA, Metadata};
+use super::place::{self, Metadata};
 use super::recover::OldWal;
 use super::state::{Shared, block_floor, concat};
 use super::tail::Tail;
@@ -132,6 +132,14 @@ pub(super) struct LogState {
     /// Index entries of the active segment that are in its file.
     pub index_saved: Cell<usize>,
     pub pages: RefCell<BTreeMap<Offset, PageFile>>,
+    /// The segment that is being swapped in, whose file has not its own name yet.
+    pub swapping: RefCell<Option<(Offset, PageFile)>>,
+    /// How often positions in segments, or segments, have changed under readers.
+    pub generation: Cell<u64>,
+    /// Below it an earlier cleaning has left no key twice.
+    pub clean_below: Cell<Offset>,
+    /// Cleaning met something damaged: it is not tried again.
+    pub uncleanable: Cell<bool>,
     pub in_moved: Cell<bool>,
     pub deleted: Cell<bool>,
 }
@@ -248,34 +256,6 @@ impl Log {
         Ok(())
     }
 
-    /// Moves the log's start up, durably, and removes the segments wholly below it. A lower start
-    /// changes nothing.
-    pub async fn set_log_start(&self, offset: Offset) -> Result<(), StorageError> {
-        let (state, shared) = (&self.state, &self.shared);
-        shared.check()?;
-        if offset <= self.log_start() {
-            return Ok(());
-        }
-        if !behind::lock(shared, state).await {
-            return shared.check().and(Err(StorageError::Closed));
-        }
-        let metadata = {
-            let mut metadata = state.metadata.borrow_mut();
-            metadata.log_start = metadata.log_start.max(offset);
-            metadata.clone()
-        };
-        let path = state.directory.join(METADATA);
-        let written = place::write_small(&shared.reactor, &path, &metadata.encode()).await;
-        behind::unlock(shared, state);
-        written.map_err(|source| StorageError::io("write", &path, source))?;
-        let gone = state.log.borrow_mut().set_log_start(offset);
-        for segment in gone {
-            state.pages.borrow_mut().remove(&segment.base);
-            behind::remove_segment(shared, state, segment.base).await?;
-        }
-        Ok(())
-    }
-
     /// Deletes the log: it is gone after a crash too once this returns.
     pub async fn delete(&self) -> Result<(), StorageError> {
         let (state, shared) = (&self.state, &self.shared);
@@ -357,6 +337,10 @@ impl LogState {
             gate: Cell::new(0),
             index_saved: Cell::new(0),
             pages: RefCell::default(),
+            swapping: RefCell::default(),
+            generation: Cell::new(0),
+            clean_below: Cell::default(),
+            uncleanable: Cell::new(false),
             in_moved: Cell::new(false),
             deleted: Cell::new(false),
         }
@@ -373,7 +357,7 @@ impl LogState {
     }
 
     /// Keeps the list of unsealed segments in step with a roll.
-    fn rolled(&self, active: Offset, sealed: bool) {
+    pub fn rolled(&self, active: Offset, sealed: bool) {
         let mut unsealed = self.unsealed.borrow_mut();
         let files_hold_all = matches!(*self.backing.borrow(), Backing::Files);
         match unsealed.back_mut() {

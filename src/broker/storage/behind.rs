@@ -415,33 +415,3 @@ async fn finish_locked(shared: &Shared, log: &LogState) -> Result<(), StorageErr
         .await
         .map_err(|source| StorageError::io("write", &path, source))
 }
-
-/// Removes a segment that the log no longer has.
-pub(super) async fn remove_segment(
-    shared: &Shared,
-    log: &LogState,
-    base: Offset,
-) -> Result<(), StorageError> {
-    if !lock(shared, log).await {
-        return shared.check();
-    }
-    log.unsealed
-        .borrow_mut()
-        .retain(|at| at.base != base || !at.sealed);
-    let freed = {
-        let mut tail = log.tail.borrow_mut();
-        let before = tail.capacity();
-        tail.drop_below(Offset(base.0 + 1));
-        before - tail.capacity()
-    };
-    shared.tail_dropped(freed);
-    let mut result = Ok(());
-    for ending in ["index", "timeindex", "txnindex", "log"] {
-        let path = segment_path(&log.directory, base, ending);
-        if let Err(source) = file::remove(&shared.reactor, &path).await {
-            result = Err(StorageError::io("remove", &path, source));
-        }
-    }
-    unlock(shared, log);
-    result
-}

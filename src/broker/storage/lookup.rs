@@ -30,6 +30,15 @@ impl Log {
         time: Timestamp,
         max_offset: Offset,
     ) -> Result<Option<Found>, StorageError> {
+        self.undisturbed(async || self.look_for_timestamp(time, max_offset).await)
+            .await
+    }
+
+    async fn look_for_timestamp(
+        &self,
+        time: Timestamp,
+        max_offset: Offset,
+    ) -> Result<Option<Found>, StorageError> {
         for base in self.bases() {
             if self.time_floor(base, time).is_none() {
                 continue;
@@ -61,6 +70,11 @@ impl Log {
 
     /// The first of the records with the largest timestamp, below `max_offset`.
     pub async fn max_timestamp(&self, max_offset: Offset) -> Result<Option<Found>, StorageError> {
+        self.undisturbed(async || self.look_for_newest(max_offset).await)
+            .await
+    }
+
+    async fn look_for_newest(&self, max_offset: Offset) -> Result<Option<Found>, StorageError> {
         let mut best: Option<(Offset, u32, BatchHeader)> = None;
         for base in self.bases() {
             if base >= max_offset {
@@ -175,6 +189,7 @@ impl Log {
         };
         let config = *self.state.log.borrow().config();
         let until = segment.indexed_from;
+        let generation = self.state.generation.get();
         let from = built.size;
         self.find(base, from, |header| {
             let done = built.size >= until;
@@ -185,9 +200,10 @@ impl Log {
         })
         .await?;
         let mut log = self.state.log.borrow_mut();
+        let same = self.state.generation.get() == generation;
         if let Some(segment) = log
             .segment_mut(base)
-            .filter(|segment| segment.indexed_from > 0)
+            .filter(|segment| same && segment.indexed_from > 0)
         {
             segment.install(built.offsets, built.times, built.max_timestamp);
             log.forget_indexes(LOADED_INDEXES_MAX, base);

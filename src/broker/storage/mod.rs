@@ -11,6 +11,7 @@
 mod append;
 mod behind;
 pub(crate) mod checkpoint;
+mod clean;
 mod commit;
 mod extent;
 pub(crate) mod frame;
@@ -18,6 +19,9 @@ mod lookup;
 pub(crate) mod place;
 mod read;
 mod recover;
+mod removal;
+mod reserve;
+mod retain;
 mod scan;
 mod signal;
 mod state;
@@ -25,13 +29,17 @@ mod tail;
 mod trim;
 
 pub use logic::log::Config as LogConfig;
+pub use logic::log::cleaning::Rules as CleaningRules;
+pub use logic::log::retention::Rules as RetentionRules;
 
 #[cfg(test)]
 mod tests;
 
 pub use append::{AppendBatch, Log};
+pub use clean::{Budget, CleanReport, Cleaner};
 pub use read::{Read, ReadError};
 pub use recover::{Damaged, RecoveredLog, Recovery, fuzz, recover};
+pub use retain::Retained;
 pub use state::Storage;
 
 use std::fmt;
@@ -52,6 +60,8 @@ pub struct Settings {
     /// Memory for the newest bytes of all partitions. Bytes not yet written to a segment stay even
     /// beyond it, and then count as backlog.
     pub tail_cache_bytes: usize,
+    /// Free bytes on the disk below which [`Storage::is_short_of_space`] says so; 0 for never.
+    pub disk_reserve_bytes: u64,
 }
 
 impl Default for Settings {
@@ -61,6 +71,7 @@ impl Default for Settings {
             wal_bytes_max: 256 << 20,
             commit_bytes_max: 1 << 20,
             tail_cache_bytes: 128 << 20,
+            disk_reserve_bytes: 1 << 30,
         }
     }
 }

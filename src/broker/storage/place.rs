@@ -6,6 +6,7 @@
 //! logs/<topic>-<index>.<id>/                  one partition: its segments and
 //!     partition.metadata                      whose it is and where it starts
 //!     checkpoint                              its state at the last clean stop, a cache
+//!     clean-below                             up to where it is compacted, a cache
 //! ```
 
 use std::io::{self, Read, Write};
@@ -96,6 +97,8 @@ pub struct Metadata {
 
 /// Its file name.
 pub const METADATA: &str = "partition.metadata";
+/// The name of the file that says below which offset a log is clean.
+pub const CLEAN_BELOW: &str = "clean-below";
 /// The clean stop's file name.
 pub const CHECKPOINT: &str = "checkpoint";
 

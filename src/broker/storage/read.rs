@@ -139,7 +139,24 @@ impl Log {
             max_bytes,
             at_least_one,
         };
-        let read = self.read_now(&want)?;
+        self.undisturbed(async || self.look_up(&want).await).await
+    }
+
+    /// Does it again as long as retention or cleaning has moved batches meanwhile: positions found
+    /// before are not theirs any more.
+    pub(super) async fn undisturbed<T>(&self, read: impl AsyncFn() -> T) -> T {
+        loop {
+            let before = self.state.generation.get();
+            let done = read().await;
+            if self.state.generation.get() == before {
+                return done;
+            }
+        }
+    }
+
+    async fn look_up(&self, want: &Want) -> Result<Read, ReadError> {
+        let offset = want.offset;
+        let read = self.read_now(want)?;
         if !matches!(read, Read::Lookup) {
             return Ok(read);
         }
@@ -148,22 +165,24 @@ impl Log {
         };
         if located.unindexed {
             self.load_index(located.segment).await?;
-            let read = self.read_now(&want)?;
+            let read = self.read_now(want)?;
             if !matches!(read, Read::Lookup) {
                 return Ok(read);
             }
         }
-        let Some(located) = self.state.log.borrow().locate(offset) else {
-            return Ok(Read::Empty);
-        };
-        let found = self.find(located.segment, located.position, |at| {
-            at.last_offset() >= offset
-        });
-        let Some((start, first, window)) = found.await? else {
-            return Ok(Read::Empty);
-        };
-        self.range(located.segment, start, &first, &window, &want)
-            .await
+        let located = self.state.log.borrow().locate(offset);
+        let mut place = located.map(|located| (located.segment, located.position));
+        while let Some((segment, position)) = place {
+            let found = self.find(segment, position, |at| at.last_offset() >= offset);
+            if let Some((start, first, window)) = found.await? {
+                return self.range(segment, start, &first, &window, want).await;
+            }
+            // Cleaning has left nothing there up to the segment's end.
+            let log = self.state.log.borrow();
+            let next = log.segments().find(|next| next.base > segment);
+            place = next.map(|next| (next.base, 0));
+        }
+        Ok(Read::Empty)
     }
 
     async fn range(
@@ -317,6 +336,14 @@ impl Log {
 }
 
 fn page_file(state: &Rc<LogState>, base: Offset) -> Result<PageFile, StorageError> {
+    if let Some((_, file)) = state
+        .swapping
+        .borrow()
+        .as_ref()
+        .filter(|(swapping, _)| *swapping == base)
+    {
+        return Ok(file.clone());
+    }
     let mut pages = state.pages.borrow_mut();
     if let Some(file) = pages.get(&base) {
         return Ok(file.clone());

@@ -65,6 +65,8 @@ pub struct RecoveredLog {
     pub(super) raw_after: Vec<RawHeader>,
     /// The write-ahead logs that hold it; none when its files do.
     pub(super) from: Vec<Arc<OldWal>>,
+    /// Below it an earlier cleaning has left no key twice.
+    pub(super) clean_below: Offset,
 }
 
 impl RecoveredLog {
@@ -542,6 +544,8 @@ fn read_metadata(directory: &Path) -> Result<Option<Metadata>, String> {
 }
 
 fn one(metadata: Metadata, directory: &Path, part: Option<Part>) -> Result<RecoveredLog, String> {
+    let swapped = super::clean::swap::recover(directory);
+    swapped.map_err(|error| error.to_string())?;
     let files = segment_files(directory).map_err(|error| error.to_string())?;
     match part {
         Some(part) => from_wal(&metadata, directory, part, &files),
@@ -560,6 +564,11 @@ fn segment_files(directory: &Path) -> io::Result<Vec<SegmentFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "deleted") {
+            // What cannot be removed is tried again at the next start.
+            drop(fs::remove_file(&path));
+            continue;
+        }
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let log = path.extension().is_some_and(|ending| ending == "log");
         let base = stem
@@ -609,7 +618,7 @@ fn from_wal(
     }
     let base = checkpoint.segment;
     let mut segments = sealed(files, base)?;
-    segments.push(checkpoint.active());
+    segments.push(checkpoint.active(files));
     let config = LogConfig::default();
     let mut log = logic::log::Log::recovered(
         metadata.id,
@@ -636,8 +645,7 @@ fn from_wal(
             bytes: payload,
         });
     }
-    // A log start that came with the deletion of segments may lie in what was only replayed now.
-    log.set_log_start(metadata.log_start.min(log.log_end()));
+    start_at(&mut log, metadata.log_start);
     let kept: BTreeSet<Offset> = log.segments().map(|segment| segment.base).collect();
     tail.retain(|piece| kept.contains(&piece.segment));
     let on_disk = files
@@ -659,7 +667,17 @@ fn from_wal(
         producer_snapshot: checkpoint.producers,
         raw_after: after,
         from: part.from,
+        clean_below: clean_below(directory),
     })
+}
+
+/// Moves the log's start up. One that came with the deletion of segments may lie in what was only
+/// replayed, and take the active segment along.
+fn start_at(log: &mut logic::log::Log, log_start: Offset) {
+    if log_start >= log.log_end() {
+        log.seal_active(reactor::timer::wall_clock_ms());
+    }
+    log.set_log_start(log_start.min(log.log_end()));
 }
 
 /// Adds a frame's batches to the log.
@@ -677,7 +695,10 @@ fn replay(
             .position
             .checked_add(at as u32)
             .ok_or("a position overflows")?;
-        if header.len as usize > rest.len() || !log.replay(0, &header, head.segment, position) {
+        // When it was appended is not known: not later than now.
+        let now_ms = reactor::timer::wall_clock_ms();
+        let whole = header.len as usize <= rest.len();
+        if !whole || !log.replay(now_ms, &header, head.segment, position) {
             return Err(format!(
                 "frames leave a hole before offset {}",
                 header.base_offset.0
@@ -691,11 +712,18 @@ fn replay(
     Ok(())
 }
 
+/// Up to where the log is compacted, as far as that is known.
+fn clean_below(directory: &Path) -> Offset {
+    let body = place::read_small(&directory.join(place::CLEAN_BELOW));
+    let bytes = body.and_then(|body| body.first_chunk().copied());
+    Offset(bytes.map_or(0, i64::from_le_bytes))
+}
+
 /// Removes segment files that the log does not have: whole segments below its start, and what was
 /// written for appends that were never committed.
 fn remove_strays(directory: &Path, files: &[SegmentFile], kept: &BTreeSet<Offset>) {
     for file in files.iter().filter(|file| !kept.contains(&file.base)) {
-        for ending in ["index", "timeindex", "txnindex", "log"] {
+        for ending in super::removal::ENDINGS {
             // What cannot be removed is tried again at the next start.
             drop(fs::remove_file(super::append::segment_path(
                 directory, file.base, ending,
@@ -718,7 +746,7 @@ fn from_files(
         None => scan::rebuild(directory, files, metadata.log_start)?,
     };
     let mut segments = sealed(files, checkpoint.segment)?;
-    segments.push(checkpoint.active());
+    segments.push(checkpoint.active(files));
     let mut log = logic::log::Log::recovered(
         metadata.id,
         LogConfig::default(),
@@ -750,6 +778,7 @@ fn from_files(
         producer_snapshot: checkpoint.producers,
         raw_after: checkpoint.after,
         from: Vec::new(),
+        clean_below: clean_below(directory),
     })
 }
 
@@ -772,11 +801,14 @@ impl Checkpoint {
     }
 
     /// The active segment as it was.
-    fn active(&self) -> Segment {
+    fn active(&self, files: &[SegmentFile]) -> Segment {
         let mut segment =
             Segment::found(self.segment, self.log_end, self.position, self.created_ms);
         segment.first_timestamp = self.first_timestamp;
         segment.max_timestamp = self.max_timestamp.or(segment.max_timestamp);
+        if let Some(file) = files.iter().find(|file| file.base == self.segment) {
+            segment.appended_ms = segment.appended_ms.max(file.changed_ms);
+        }
         segment
     }
 }

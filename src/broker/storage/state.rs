@@ -18,6 +18,8 @@ use super::extent::Extents;
 use super::frame::{BLOCK, WalId};
 use super::place::{self, METADATA, Metadata};
 use super::recover::RecoveredLog;
+use super::removal::Removals;
+use super::reserve::{self, Reserve};
 use super::signal::Signal;
 use super::{LogConfig, Settings, StorageError, behind, commit, trim};
 
@@ -73,6 +75,10 @@ pub(super) struct Shared {
     /// Memory of all tails, and whose buffers are the oldest.
     pub tail_bytes: Cell<usize>,
     pub tail_order: RefCell<VecDeque<Rc<LogState>>>,
+    /// Files that are removed later.
+    pub removals: Removals,
+    /// Whether the disk is short of space.
+    pub reserve: Reserve,
 }
 
 impl Storage {
@@ -140,8 +146,11 @@ impl Storage {
             settlers: Cell::new(0),
             tail_bytes: Cell::new(0),
             tail_order: RefCell::default(),
+            removals: Removals::default(),
+            reserve: Reserve::default(),
         });
         reactor::spawn(commit::run(shared.clone()));
+        reactor::spawn(reserve::watch(shared.clone()));
         Ok(Self { shared })
     }
 
@@ -220,6 +229,7 @@ impl Storage {
         state.backing.replace(backing);
         state.written.set(end);
         state.durable.set(end);
+        state.clean_below.set(recovered.clean_below);
         let log = self.host(state);
         for piece in &recovered.tail {
             log.state
@@ -263,6 +273,16 @@ impl Storage {
             .get()
             .saturating_sub(shared.settings.tail_cache_bytes);
         shared.queued_bytes.get() + wal as usize + tails
+    }
+
+    /// Whether the disk has less free space than the reserve: then nothing new should be appended.
+    pub fn is_short_of_space(&self) -> bool {
+        self.shared.reserve.is_low()
+    }
+
+    /// Waits until the disk is short of space.
+    pub async fn until_short_of_space(&self) {
+        self.shared.reserve.until_low().await;
     }
 
     /// Why nothing is acknowledged any more, if so (invariant 29).

@@ -2,5 +2,6 @@
 
 mod crash;
 mod damage;
-mod harness;
+pub(super) mod harness;
+mod retention;
 mod thin;

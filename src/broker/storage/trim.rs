@@ -115,7 +115,10 @@ async fn checkpoint_all(shared: &Rc<Shared>, logs: Vec<Rc<LogState>>) -> Result<
 }
 
 /// Flushes a log's segments, then carries its state into this write-ahead log, durably.
-async fn checkpoint(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
+pub(super) async fn checkpoint(
+    shared: &Rc<Shared>,
+    log: &Rc<LogState>,
+) -> Result<(), StorageError> {
     loop {
         behind::flush(shared, log).await?;
         if log.deleted.get() {

@@ -4,9 +4,12 @@
 mod table;
 mod value;
 
+pub mod units;
+
 mod broker;
 mod describe;
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -42,7 +45,7 @@ pub fn find_by_broker_name(name: &str) -> Option<&'static Config> {
 
 /// Whether brokers know a setting of this name that only their file can change.
 pub fn is_broker_setting(name: &str) -> bool {
-    broker::find(name).is_some()
+    broker::find(name).is_some() || units::find(name).is_some()
 }
 
 /// Checks a value for a topic config and returns it as it is kept.
@@ -105,14 +108,14 @@ impl<'a> Resolved<'a> {
 
     /// The value of a config in the table: from the first source that has one which is allowed. Others
     /// can only come from a file or an older version, and are passed over.
-    pub fn get(&self, name: &str) -> &'a str {
+    pub fn get(&self, name: &str) -> Cow<'a, str> {
         let config = TABLE.iter().find(|config| config.name == name);
         let config = config.expect("only configs in the table are asked for");
         let sources = sources(self.image, self.statics, self.broker, self.topic, config);
         sources
             .into_iter()
             .next()
-            .map_or(config.default, |(_, _, value)| value)
+            .map_or(Cow::Borrowed(config.default), |found| found.in_ms())
     }
 
     /// A whole number. What is in the table or was validated is one.
@@ -120,20 +123,24 @@ impl<'a> Resolved<'a> {
         self.get(name).parse().unwrap_or(0)
     }
 
+    /// Whether `cleanup.policy` holds this word.
+    pub fn has_policy(&self, word: &str) -> bool {
+        self.get("cleanup.policy")
+            .split(',')
+            .any(|it| it.trim() == word)
+    }
+
     /// What the leader of one of the topic's partitions applies.
     pub fn rules(&self) -> Rules {
         let clamp = |name| u32::try_from(self.number(name)).unwrap_or(u32::MAX);
         Rules {
             message_bytes_max: clamp("max.message.bytes"),
-            compacted: self
-                .get("cleanup.policy")
-                .split(',')
-                .any(|it| it.trim() == "compact"),
+            compacted: self.has_policy("compact"),
             append_time: self.get("message.timestamp.type") == "LogAppendTime",
             timestamp_before_ms_max: self.number("message.timestamp.before.max.ms"),
             timestamp_after_ms_max: self.number("message.timestamp.after.max.ms"),
             in_sync_min: clamp("min.insync.replicas"),
-            durability: match self.get("durability") {
+            durability: match &*self.get("durability") {
                 "replicated" => Durability::Replicated,
                 _ => Durability::Flush,
             },
@@ -143,15 +150,32 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// Where a config has an allowed value: the source, the config's name there and the value, the
-/// winning one first. The default is not among them.
+/// One place where a config has an allowed value.
+struct Found<'a> {
+    source: Source,
+    /// The config's name there.
+    name: &'static str,
+    /// Its value there, in the unit of that name.
+    value: &'a str,
+    coarser: Option<&'static units::Coarser>,
+}
+
+impl<'a> Found<'a> {
+    /// The value in the config's own unit.
+    fn in_ms(&self) -> Cow<'a, str> {
+        let converted = self.coarser.and_then(|coarser| coarser.in_ms(self.value));
+        converted.unwrap_or(Cow::Borrowed(self.value))
+    }
+}
+
+/// Where a config has an allowed value, the winning place first. The default is not among them.
 fn sources<'a>(
     image: &'a Image,
     statics: &'a Configs,
     broker: i32,
     topic: Option<&'a Topic>,
     config: &'static Config,
-) -> Vec<(Source, &'static str, &'a str)> {
+) -> Vec<Found<'a>> {
     let mut found = Vec::new();
     let mut look = |configs: Option<&'a Configs>, source, name: Option<&'static str>| {
         let entry = configs
@@ -160,7 +184,12 @@ fn sources<'a>(
         if let Some((name, value)) = entry
             && config.kind.check(value).is_ok()
         {
-            found.push((source, name, value.as_str()));
+            found.push(Found {
+                source,
+                name,
+                value,
+                coarser: None,
+            });
         }
     };
     look(
@@ -179,6 +208,19 @@ fn sources<'a>(
         config.broker_name,
     );
     look(Some(statics), Source::StaticBroker, config.broker_name);
+    let coarser = units::COARSER
+        .iter()
+        .filter(|coarser| config.broker_name == Some(coarser.of));
+    found.extend(coarser.filter_map(|coarser| {
+        let value = statics.get(coarser.name)?;
+        coarser.in_ms(value)?;
+        Some(Found {
+            source: Source::StaticBroker,
+            name: coarser.name,
+            value,
+            coarser: Some(coarser),
+        })
+    }));
     found
 }
 
@@ -289,6 +331,22 @@ mod tests {
             value,
         });
         assert_eq!(get(&image, &statics), 8);
+    }
+
+    #[test]
+    fn the_finest_unit_that_is_set_wins() {
+        let image = Image::default();
+        let mut statics = Configs::new();
+        let get =
+            |statics: &Configs| Resolved::new(&image, statics, 1, None).number("retention.ms");
+        for (name, value, expected) in [
+            ("log.retention.hours", "2", 7_200_000),
+            ("log.retention.minutes", "3", 180_000),
+            ("log.retention.ms", "5", 5),
+        ] {
+            statics.insert(name.into(), value.into());
+            assert_eq!(get(&statics), expected, "{name}");
+        }
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! offset or a time is to be looked for. Touches no disk: the shell moves the bytes.
 
 pub mod chain;
+pub mod cleaning;
 pub mod epochs;
 pub mod header;
 pub mod index;
+pub mod retention;
 pub mod segment;
 
 #[cfg(test)]
@@ -31,6 +33,12 @@ pub struct Config {
     pub index_interval_bytes: u32,
     /// `segment.index.bytes`.
     pub segment_index_bytes: u32,
+    /// `file.delete.delay.ms`.
+    pub file_delete_delay_ms: u64,
+    /// How much of it is kept.
+    pub retention: retention::Rules,
+    /// How it is compacted.
+    pub cleaning: cleaning::Rules,
 }
 
 impl Default for Config {
@@ -41,6 +49,9 @@ impl Default for Config {
             segment_jitter_ms: 0,
             index_interval_bytes: 4_096,
             segment_index_bytes: 10 << 20,
+            file_delete_delay_ms: 60_000,
+            retention: retention::Rules::default(),
+            cleaning: cleaning::Rules::default(),
         }
     }
 }
@@ -238,6 +249,16 @@ impl Log {
         true
     }
 
+    /// Seals the active segment and begins another at the log's end, so that all that is in the log can
+    /// go. Returns the sealed segment's base offset; `None` when there was nothing to seal.
+    pub fn seal_active(&mut self, now_ms: i64) -> Option<Offset> {
+        let end = self.log_end();
+        if self.active().size == 0 {
+            return None;
+        }
+        self.roll(now_ms, end)
+    }
+
     /// Seals the active segment and begins one at `base`. An empty segment is only moved up.
     fn roll(&mut self, now_ms: i64, base: Offset) -> Option<Offset> {
         let active = self.active_mut();
@@ -314,6 +335,24 @@ impl Log {
             .into_iter()
             .filter_map(|base| self.segments.remove(&base))
             .collect()
+    }
+
+    /// Puts one segment in the place of neighbours, the first of which has its base offset. `false`,
+    /// and nothing changes, when one of them is gone or active.
+    pub fn replace(&mut self, replaced: &[Offset], mut by: Segment) -> bool {
+        let active = self.active().base;
+        let sealed = |base: &Offset| *base < active && self.segments.contains_key(base);
+        if replaced.first() != Some(&by.base) || !replaced.iter().all(sealed) {
+            return false;
+        }
+        for base in replaced {
+            if let Some(old) = self.segments.remove(base) {
+                // Offsets of which nothing is left at its end still belong to it.
+                by.end = by.end.max(old.end);
+            }
+        }
+        self.segments.insert(by.base, by);
+        true
     }
 
     fn active_mut(&mut self) -> &mut Segment {
@@ -405,6 +444,18 @@ mod tests {
             "the active segment stays"
         );
         assert_eq!(log.log_end(), Offset(250));
+    }
+
+    #[test]
+    fn a_sealed_active_segment_goes_and_the_end_stays() {
+        let mut log = log();
+        assert_eq!(log.seal_active(5), Some(Offset(200)));
+        assert_eq!(log.seal_active(5), None, "nothing to seal");
+        let gone = log.set_log_start(Offset(250));
+        assert_eq!(gone.len(), 3);
+        assert_eq!((log.log_start(), log.log_end()), (Offset(250), Offset(250)));
+        log.append(9, &header(250, 10, 9, 100));
+        assert_eq!(log.log_end(), Offset(260));
     }
 
     #[test]

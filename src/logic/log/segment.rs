@@ -26,6 +26,8 @@ pub struct Segment {
     pub size: u32,
     /// The wall clock at its first append, in ms.
     pub created_ms: i64,
+    /// The wall clock at its last append, in ms; for one found on disk, when its file was last changed.
+    pub appended_ms: i64,
     /// The first batch's largest timestamp, never later than the wall clock at its append.
     pub first_timestamp: Option<Timestamp>,
     /// The largest timestamp; `None` when it has not been looked up since start-up.
@@ -51,6 +53,7 @@ impl Segment {
             end: base,
             size: 0,
             created_ms,
+            appended_ms: created_ms,
             first_timestamp: None,
             max_timestamp: Some(MaxTimestamp {
                 timestamp: Timestamp(-1),
@@ -127,6 +130,7 @@ impl Segment {
         let Some(last) = relative(self.base, batch.last_offset()) else {
             unreachable!("a batch too far from its segment's base must have rolled")
         };
+        self.appended_ms = now_ms;
         if self.size == 0 {
             self.created_ms = now_ms;
             let timestamp = batch.max_timestamp.0.min(now_ms);

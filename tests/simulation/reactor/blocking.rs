@@ -19,6 +19,16 @@ pub fn detached(work: impl FnOnce() + Send + 'static) {
     current().spawn(async move { work() });
 }
 
+/// When a file was changed is not simulated so far back.
+pub fn set_modified(_path: &std::path::Path, _time: std::time::SystemTime) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// There is always room, unless an operation is told to fail.
+pub fn free_bytes(_path: &std::path::Path) -> std::io::Result<u64> {
+    Ok(u64::MAX)
+}
+
 /// Reading at a position without moving one's own.
 pub trait FileExt {
     /// Fills `into` from `position` on.

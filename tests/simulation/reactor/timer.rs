@@ -11,6 +11,11 @@ pub fn monotonic_nanos() -> u64 {
     current().now()
 }
 
+/// Milliseconds since 1970 on a clock that was right when the machine was made.
+pub fn wall_clock_ms() -> i64 {
+    1_700_000_000_000 + i64::try_from(current().now() / 1_000_000).unwrap_or(i64::MAX)
+}
+
 /// Waits for so long.
 pub async fn sleep(time: Duration) {
     let world = current();

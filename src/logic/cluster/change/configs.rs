@@ -157,7 +157,7 @@ fn edit_broker(
 fn edited(key: &str, edit: &Edit, resolved: &Resolved<'_>) -> Result<Option<String>, Refused> {
     config::find(key).map_err(invalid_config)?;
     let listed = |edit: &str, append| {
-        config::edit_list(key, resolved.get(key), edit, append).map_err(invalid_config)
+        config::edit_list(key, &resolved.get(key), edit, append).map_err(invalid_config)
     };
     let value = match edit {
         Edit::Delete => return Ok(None),

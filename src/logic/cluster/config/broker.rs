@@ -136,7 +136,31 @@ pub const SETTINGS: &[Setting] = &[
         "Which security protocol each listener speaks.",
     ),
     setting("listeners", LIST, None, "The addresses to listen on."),
+    setting(
+        "log.cleaner.backoff.ms",
+        MS,
+        Some("15000"),
+        "The cleaner's pause when nothing is to be cleaned.",
+    ),
+    setting(
+        "log.cleaner.dedupe.buffer.size",
+        Kind::Long(0, i64::MAX),
+        Some("134217728"),
+        "Memory in which cleaning keeps the newest offset of each key, in bytes.",
+    ),
+    setting(
+        "log.cleaner.io.max.bytes.per.second",
+        Kind::Double(0.0, f64::MAX),
+        Some("1.7976931348623157E308"),
+        "What cleaning reads and writes a second at most, in bytes.",
+    ),
     setting("log.dirs", LIST, None, "Where data is kept."),
+    setting(
+        "log.retention.check.interval.ms",
+        Kind::Long(1, i64::MAX),
+        Some("300000"),
+        "Milliseconds between two looks at which segments retention no longer keeps.",
+    ),
     setting(
         "max.connection.creation.rate",
         COUNT,

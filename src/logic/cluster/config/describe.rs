@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::broker::{self, SETTINGS, Setting};
-use super::{Config, Configs, Kind, NO_EFFECT, TABLE, find_by_broker_name, sources};
+use super::broker::{SETTINGS, Setting};
+use super::{Config, Configs, Found, Kind, NO_EFFECT, TABLE, find_by_broker_name, sources, units};
 use crate::cluster::image::{Image, Topic};
 
 /// Where a config's value comes from, by DescribeConfigs' numbers.
@@ -87,7 +87,14 @@ pub fn describe_broker(image: &Image, statics: &Configs, broker: i32) -> Vec<Des
             .iter()
             .filter_map(|setting| described_setting(statics, setting)),
     );
-    let unknown = |name: &str| find_by_broker_name(name).is_none() && broker::find(name).is_none();
+    all.extend(units::COARSER.iter().filter_map(|coarser| {
+        let value = statics.get(coarser.name)?;
+        let doc = format!("{} in a coarser unit, where that is not set.", coarser.of);
+        let source = Source::StaticBroker;
+        Some(read_only(coarser.name, value, source, coarser.kind, doc))
+    }));
+    let unknown =
+        |name: &str| find_by_broker_name(name).is_none() && !super::is_broker_setting(name);
     let others = statics.iter().filter(|(name, _)| unknown(name));
     all.extend(others.map(|(name, value)| {
         let kind = Kind::Text(&[]);
@@ -100,11 +107,12 @@ pub fn describe_broker(image: &Image, statics: &Configs, broker: i32) -> Vec<Des
 pub fn describe_broker_defaults(image: &Image) -> Vec<Described> {
     let describe = |(name, value): (&String, &String)| {
         let config = find_by_broker_name(name)?;
-        let set = (
-            Source::DynamicDefaultBroker,
-            config.broker_name?,
-            value.as_str(),
-        );
+        let set = Found {
+            source: Source::DynamicDefaultBroker,
+            name: config.broker_name?,
+            value,
+            coarser: None,
+        };
         let mut described = described(name, vec![set], config);
         described.synonyms.truncate(1);
         Some(described)
@@ -116,29 +124,28 @@ pub fn describe_broker_defaults(image: &Image) -> Vec<Described> {
         .collect()
 }
 
-fn described(name: &str, sources: Vec<(Source, &str, &str)>, config: &Config) -> Described {
-    let default = (
-        Source::Default,
-        config.broker_name.unwrap_or(config.name),
-        config.default,
-    );
-    let sources = sources.into_iter().chain([default]);
-    let synonyms: Vec<Synonym> = sources
-        .map(|(source, name, value)| Synonym {
-            name: name.into(),
-            value: value.into(),
-            source,
-        })
-        .collect();
-    let first = synonyms.first().expect("the default is always among them");
+fn described(name: &str, sources: Vec<Found<'_>>, config: &Config) -> Described {
+    let default = Found {
+        source: Source::Default,
+        name: config.broker_name.unwrap_or(config.name),
+        value: config.default,
+        coarser: None,
+    };
+    let winner = sources.first().unwrap_or(&default);
+    let (value, source) = (winner.in_ms().into_owned(), winner.source);
+    let synonyms = sources.iter().chain([&default]).map(|found| Synonym {
+        name: found.name.into(),
+        value: found.value.into(),
+        source: found.source,
+    });
     Described {
         name: name.into(),
-        value: first.value.clone(),
-        source: first.source,
+        value,
+        source,
         kind: config.kind.code(),
         doc: config.documentation(),
         read_only: false,
-        synonyms,
+        synonyms: synonyms.collect(),
     }
 }
 
@@ -312,6 +319,23 @@ mod tests {
         let defaults = describe_broker_defaults(&image);
         assert_eq!(defaults.len(), 1);
         assert_eq!(defaults[0].synonyms.len(), 1);
+    }
+
+    #[test]
+    fn a_coarser_unit_is_a_synonym_in_its_own_unit() {
+        let (image, mut statics) = (image(), Configs::new());
+        statics.insert("log.retention.hours".into(), "24".into());
+        let all = describe_topic(&image, &statics, 1, image.topic(ID).unwrap());
+        let retention = find(&all, "retention.ms");
+        assert_eq!(
+            (&*retention.value, retention.source),
+            ("86400000", Source::StaticBroker)
+        );
+        let first = &retention.synonyms[0];
+        assert_eq!((&*first.name, &*first.value), ("log.retention.hours", "24"));
+        let all = describe_broker(&image, &statics, 1);
+        assert!(find(&all, "log.retention.hours").read_only);
+        assert_eq!(find(&all, "log.retention.ms").value, "86400000");
     }
 
     #[test]

@@ -84,8 +84,8 @@ pub const TABLE: &[Config] = &[
         "log.cleanup.policy",
         "delete",
         Kind::List(&["delete", "compact"]),
-        "What happens to old data. With compact, records without a key are refused; nothing is \
-         deleted or compacted yet.",
+        "What happens to old data: delete, by retention.ms and retention.bytes; compact, by which the newest \
+         record of each key stays and records without a key are refused.",
     ),
     kept(
         "compression.gzip.level",
@@ -101,13 +101,13 @@ pub const TABLE: &[Config] = &[
         Kind::Int(1, 17),
         "The level at which the broker compresses with lz4.",
     ),
-    kept(
+    acts(
         "compression.type",
-        Some("compression.type"),
+        "compression.type",
         "producer",
         Kind::Text(CODECS),
-        "The codec in which batches are kept; with producer, as they were sent. Batches \
-         are always kept as sent.",
+        "The codec in which compaction writes batches; with producer, the one they came in. What was \
+         not compacted stays as it was sent.",
     ),
     kept(
         "compression.zstd.level",
@@ -116,9 +116,9 @@ pub const TABLE: &[Config] = &[
         Kind::Int(-131_072, 22),
         "The level at which the broker compresses with zstd.",
     ),
-    kept(
+    acts(
         "delete.retention.ms",
-        Some("log.cleaner.delete.retention.ms"),
+        "log.cleaner.delete.retention.ms",
         "86400000",
         Kind::Long(0, MAX),
         "How long a compacted topic keeps the markers of deleted keys, in milliseconds.",
@@ -131,9 +131,9 @@ pub const TABLE: &[Config] = &[
         "When acks=all is answered: flush, when every in-sync replica has written and flushed; \
          replicated, when every one has written and a flush follows within 100 ms.",
     ),
-    kept(
+    acts(
         "file.delete.delay.ms",
-        Some("log.segment.delete.delay.ms"),
+        "log.segment.delete.delay.ms",
         "60000",
         Kind::Long(0, MAX),
         "How long a deleted segment's file stays on disk, in milliseconds.",
@@ -191,9 +191,9 @@ pub const TABLE: &[Config] = &[
         "How long data stays on local disk when older data lies in remote storage; -2 \
          means retention.ms.",
     ),
-    kept(
+    acts(
         "max.compaction.lag.ms",
-        Some("log.cleaner.max.compaction.lag.ms"),
+        "log.cleaner.max.compaction.lag.ms",
         FOREVER,
         Kind::Long(1, MAX),
         "After this many milliseconds a record is compacted whatever the share of old \
@@ -227,16 +227,16 @@ pub const TABLE: &[Config] = &[
         Kind::Text(&["CreateTime", "LogAppendTime"]),
         "Whether records keep the producer's timestamp or get the broker's.",
     ),
-    kept(
+    acts(
         "min.cleanable.dirty.ratio",
-        Some("log.cleaner.min.cleanable.ratio"),
+        "log.cleaner.min.cleanable.ratio",
         "0.5",
         Kind::Double(0.0, 1.0),
         "The share of a log that must be uncompacted before it is compacted.",
     ),
-    kept(
+    acts(
         "min.compaction.lag.ms",
-        Some("log.cleaner.min.compaction.lag.ms"),
+        "log.cleaner.min.compaction.lag.ms",
         "0",
         Kind::Long(0, MAX),
         "For this many milliseconds a record is not compacted.",
@@ -278,17 +278,17 @@ pub const TABLE: &[Config] = &[
         "Whether old segments move to remote storage. Corelog has none, so only false \
          is accepted.",
     ),
-    kept(
+    acts(
         "retention.bytes",
-        Some("log.retention.bytes"),
+        "log.retention.bytes",
         "-1",
         Kind::Long(-1, MAX),
         "When a partition holds more bytes than this, its oldest segments are deleted; \
          -1 means no limit.",
     ),
-    kept(
+    acts(
         "retention.ms",
-        Some("log.retention.ms"),
+        "log.retention.ms",
         "604800000",
         Kind::Long(-1, MAX),
         "Segments whose newest record is older than this many milliseconds are deleted; \

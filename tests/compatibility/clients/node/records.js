@@ -2,7 +2,8 @@
 
 export const CODECS = ['none', 'gzip', 'snappy', 'lz4', 'zstd']
 export const COUNT = 10_000
-export const START_MS = 1_700_000_000_000
+// A minute ago: old records are not kept.
+export const START_MS = Date.now() - 60_000
 export const PARTITIONS = 2
 export const PER_PARTITION = COUNT / PARTITIONS
 

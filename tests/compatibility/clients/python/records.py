@@ -5,7 +5,8 @@ import traceback
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 COUNT = 10_000
-START_MS = 1_700_000_000_000
+# A minute ago: old records are not kept.
+START_MS = int(time.time() * 1000) - 60_000
 PARTITIONS = 2
 
 

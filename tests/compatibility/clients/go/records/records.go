@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 )
 
 const (
@@ -14,9 +15,11 @@ const (
 	Partitions = 2
 	// PerPartition is how many of the records a partition gets.
 	PerPartition = Count / Partitions
-	// StartMs is the timestamp of record 0; each later one is a millisecond younger.
-	StartMs = 1_700_000_000_000
 )
+
+// StartMs is the timestamp of record 0; each later one is a millisecond younger. It lies a minute back, since
+// old records are not kept.
+var StartMs = time.Now().UnixMilli() - 60_000
 
 // Codecs are Kafka's names for what batches are compressed with.
 var Codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}

@@ -12,7 +12,8 @@ final class Sent {
     static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
     static final int COUNT = 10_000;
     static final int PARTITIONS = 2;
-    static final long START_MS = 1_700_000_000_000L;
+    /** A minute ago: old records are not kept. */
+    static final long START_MS = System.currentTimeMillis() - 60_000;
 
     /** Record of a number; its partition is the number modulo PARTITIONS. */
     static ProducerRecord<byte[], byte[]> record(String topic, int number) {

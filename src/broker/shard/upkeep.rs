@@ -1,0 +1,111 @@
+//! What a shard does for its logs when nobody asks: lets old segments go. Knows neither which
+//! segments are old nor how a file goes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use logic::ids::PartitionId;
+use logic::log::retention::Clock;
+use logic::partition::leader::Event;
+
+use super::Shard;
+use super::hosted::{Partition, now};
+
+/// The first look after the start, as in Kafka, unless looks are more frequent.
+const FIRST_LOOK: Duration = Duration::from_secs(30);
+/// How long a disk that is short of space is left alone after a look at everything.
+const SHORT_PAUSE: Duration = Duration::from_secs(5);
+
+/// The upkeep of one shard.
+struct Upkeep {
+    shard: Rc<Shard>,
+    clock: RefCell<Clock>,
+    /// One look at a time.
+    looking: Cell<bool>,
+}
+
+/// Begins a shard's upkeep, with the background's small share of the core.
+pub fn start(shard: &Rc<Shard>) {
+    let clock = Clock::new(now(), reactor::timer::wall_clock_ms());
+    let upkeep = Rc::new(Upkeep {
+        shard: shard.clone(),
+        clock: RefCell::new(clock),
+        looking: Cell::new(false),
+    });
+    shard.reactor.spawn_background(upkeep.clone().regularly());
+    shard.reactor.spawn_background(upkeep.when_short_of_space());
+}
+
+impl Upkeep {
+    async fn regularly(self: Rc<Self>) {
+        let interval = self.shard.limits.retention_check_interval;
+        reactor::timer::sleep(FIRST_LOOK.min(interval)).await;
+        while !self.shard.stopping() {
+            self.look().await;
+            reactor::timer::sleep(interval).await;
+        }
+    }
+
+    /// Does not wait for the next look when space is short.
+    async fn when_short_of_space(self: Rc<Self>) {
+        while !self.shard.stopping() {
+            self.shard.storage.until_short_of_space().await;
+            self.look().await;
+            reactor::timer::sleep(SHORT_PAUSE).await;
+        }
+    }
+
+    /// Lets every log's old segments go: where there is most to gain first, while space is short.
+    async fn look(&self) {
+        if self.looking.replace(true) {
+            return;
+        }
+        let shard = &self.shard;
+        let settle_ms = shard.limits.retention_check_interval.as_millis();
+        let settle_ms = u64::try_from(settle_ms).unwrap_or(u64::MAX);
+        let wall_ms = reactor::timer::wall_clock_ms();
+        let wall_ms = self.clock.borrow_mut().look(now(), wall_ms, settle_ms);
+        let mut partitions = shard.hosted.all();
+        if shard.storage.is_short_of_space() {
+            partitions.sort_by_cached_key(|(_, partition)| {
+                let high_watermark = partition.leader.borrow().high_watermark();
+                let bytes = partition.log.reclaimable_bytes(wall_ms, high_watermark);
+                std::cmp::Reverse(bytes)
+            });
+        }
+        for (id, partition) in partitions {
+            if shard.stopping() {
+                break;
+            }
+            self.retain(id, &partition, wall_ms).await;
+            reactor::yield_now().await;
+        }
+        self.looking.set(false);
+    }
+
+    async fn retain(&self, id: PartitionId, partition: &Partition, wall_ms: Option<i64>) {
+        let high_watermark = partition.leader.borrow().high_watermark();
+        let retained = partition.log.retain(wall_ms, high_watermark).await;
+        let name = || self.shard.metadata.topic_name(id.topic).unwrap_or_default();
+        match retained {
+            Ok(None) => {}
+            Ok(Some(gone)) => {
+                let event = Event::LogStart(gone.log_start);
+                let hosted = &self.shard.hosted;
+                hosted.step(partition, now(), event, None, &mut Vec::new());
+                eprintln!(
+                    "retention: {}-{}: {} segments of {} bytes deleted, starts at {}",
+                    name(),
+                    id.index,
+                    gone.segments,
+                    gone.bytes,
+                    gone.log_start.0
+                );
+            }
+            // A topic that is being deleted, or a broker that stops.
+            Err(_) if self.shard.stopping() || self.shard.hosted.get(id).is_none() => {}
+            Err(error) => eprintln!("error: retention of {}-{}: {error}", name(), id.index),
+        }
+    }
+}

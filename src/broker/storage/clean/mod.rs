@@ -1,0 +1,302 @@
+//! Compaction of one log: notes the newest offset of each key in its dirty part, copies its segments
+//! without what is superseded, and swaps them. What stays is decided by `logic::log::cleaning`; knows
+//! not when or how often.
+
+mod budget;
+mod output;
+mod source;
+pub(super) mod swap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use logic::ids::Offset;
+use logic::log::cleaning::filter::{self, Cleaned, Pass};
+use logic::log::cleaning::key_map::KeyMap;
+use logic::log::cleaning::swap::steps;
+use logic::log::cleaning::{self, Cleanable, Verdict};
+use logic::log::header::BatchHeader;
+use logic::log::segment::Segment;
+
+pub use budget::Budget;
+
+use super::append::{Backing, Log};
+use super::state::Shared;
+use super::{StorageError, place, trim};
+use output::Output;
+use source::Source;
+
+/// What a cleaning may use.
+pub struct Cleaner {
+    /// Bytes of memory for the newest offsets of keys (`log.cleaner.dedupe.buffer.size`).
+    pub dedupe_bytes: usize,
+    /// Its share of the disk.
+    pub budget: Budget,
+}
+
+/// What a cleaning has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleanReport {
+    /// The log is clean below this offset.
+    pub clean_below: Offset,
+    /// Different keys in the part that was dirty.
+    pub keys: usize,
+    /// Segments read, and their bytes.
+    pub segments_before: usize,
+    /// See above.
+    pub bytes_before: u64,
+    /// Segments that they became, and their bytes.
+    pub segments_after: usize,
+    /// See above.
+    pub bytes_after: u64,
+}
+
+/// What one group of segments became.
+struct Group {
+    /// The base offsets of its segments.
+    replaced: Vec<Offset>,
+    bytes_before: u64,
+}
+
+impl Log {
+    /// What could be cleaned now; `None` when that is nothing. `bound` is the lower of high watermark
+    /// and last stable offset.
+    pub async fn cleanable(
+        &self,
+        wall_ms: i64,
+        bound: Offset,
+    ) -> Result<Option<Cleanable>, StorageError> {
+        let mut looked = None;
+        if self.state.uncleanable.get() {
+            return Ok(None);
+        }
+        loop {
+            let clean_below = self.state.clean_below.get();
+            let verdict = cleaning::decide(&self.state.log.borrow(), wall_ms, bound, clean_below);
+            match verdict {
+                Verdict::Leave => return Ok(None),
+                Verdict::Clean(part) => return Ok(Some(part)),
+                Verdict::Look(base) if looked == Some(base) => return Ok(None),
+                Verdict::Look(base) => {
+                    looked = Some(base);
+                    self.load_index(base).await?;
+                }
+            }
+        }
+    }
+
+    /// Whether what could be cleaned should be.
+    pub fn is_due(&self, part: &Cleanable) -> bool {
+        part.is_due(&self.state.log.borrow().config().cleaning)
+    }
+
+    /// Cleans a part of the log, or as much of it as fits into the memory for keys. `None` when the
+    /// log changed meanwhile, by deletion, and nothing came of it. A log in which something is damaged
+    /// is not cleaned again before the next start.
+    pub async fn clean(
+        &self,
+        part: &Cleanable,
+        wall_ms: i64,
+        last_of_producer: &BTreeMap<i64, Offset>,
+        cleaner: &Cleaner,
+    ) -> Result<Option<CleanReport>, StorageError> {
+        let before = self.state.generation.get();
+        let cleaned = self
+            .clean_part(part, wall_ms, last_of_producer, cleaner)
+            .await;
+        match cleaned {
+            Err(StorageError::Closed) => Ok(None),
+            Err(_) if self.state.deleted.get() || self.state.generation.get() != before => Ok(None),
+            Err(error) => {
+                self.state.uncleanable.set(true);
+                Err(error)
+            }
+            cleaned => cleaned,
+        }
+    }
+
+    async fn clean_part(
+        &self,
+        part: &Cleanable,
+        wall_ms: i64,
+        last_of_producer: &BTreeMap<i64, Offset>,
+        cleaner: &Cleaner,
+    ) -> Result<Option<CleanReport>, StorageError> {
+        self.settle().await?;
+        let (newest, end) = self.note_keys(part, cleaner).await?;
+        let (groups, rules) = {
+            let log = self.state.log.borrow();
+            (cleaning::groups(&log, end), log.config().cleaning)
+        };
+        let pass = Pass {
+            newest: &newest,
+            end,
+            now_ms: wall_ms,
+            delete_retention_ms: rules.delete_retention_ms,
+            compression: rules.compression,
+            last_of_producer,
+        };
+        let mut report = CleanReport {
+            clean_below: end,
+            keys: newest.len(),
+            ..CleanReport::default()
+        };
+        for replaced in groups {
+            let Some(group) = self.group(replaced) else {
+                return Ok(None);
+            };
+            let Some(bytes_after) = self.clean_group(&group, &pass, cleaner).await? else {
+                return Ok(None);
+            };
+            report.segments_before += group.replaced.len();
+            report.segments_after += 1;
+            report.bytes_before += group.bytes_before;
+            report.bytes_after += bytes_after;
+        }
+        let path = self.state.directory.join(place::CLEAN_BELOW);
+        place::write_small(&self.shared.reactor, &path, &end.0.to_le_bytes())
+            .await
+            .map_err(|source| StorageError::io("write", &path, source))?;
+        self.state.clean_below.set(end);
+        Ok(Some(report))
+    }
+
+    /// Makes sure that recovery finds all but the active segment in files: what a write-ahead log
+    /// says of older ones would not fit them once they are cleaned.
+    async fn settle(&self) -> Result<(), StorageError> {
+        self.shared.check()?;
+        if matches!(*self.state.backing.borrow(), Backing::Files) {
+            return Ok(());
+        }
+        trim::checkpoint(&self.shared, &self.state).await
+    }
+
+    /// Notes the keys of the dirty part as far as there is memory for them; says where that ends.
+    async fn note_keys(
+        &self,
+        part: &Cleanable,
+        cleaner: &Cleaner,
+    ) -> Result<(KeyMap, Offset), StorageError> {
+        let keys_max = (part.end.0 - part.first_dirty.0).unsigned_abs();
+        let mut newest = KeyMap::new(cleaner.dedupe_bytes, keys_max, hash());
+        for base in self.bases_within(part.first_dirty, part.end) {
+            let mut source = Source::new(self, base);
+            while let Some((header, batch)) = source.next(&cleaner.budget).await? {
+                if header.last_offset() < part.first_dirty {
+                    continue;
+                }
+                let noted = filter::note_keys(&mut newest, &batch);
+                if noted.map_err(|error| self.damaged_batch(base, &header, error))? {
+                    continue;
+                }
+                if header.base_offset <= part.first_dirty {
+                    return Err(StorageError::Damaged {
+                        path: self.state.segment_path(base, "log"),
+                        what: "the memory for keys is too small for one batch".into(),
+                    });
+                }
+                return Ok((newest, header.base_offset));
+            }
+        }
+        Ok((newest, part.end))
+    }
+
+    fn bases_within(&self, from: Offset, end: Offset) -> Vec<Offset> {
+        let log = self.state.log.borrow();
+        let within = log.segments().filter(|at| at.end > from && at.base < end);
+        within.map(|segment| segment.base).collect()
+    }
+
+    fn group(&self, replaced: Vec<Offset>) -> Option<Group> {
+        let log = self.state.log.borrow();
+        let sizes: Option<Vec<u64>> = replaced
+            .iter()
+            .map(|base| log.segment(*base).map(|segment| u64::from(segment.size)))
+            .collect();
+        Some(Group {
+            bytes_before: sizes?.iter().sum(),
+            replaced,
+        })
+    }
+
+    /// Puts a copy without what is superseded in a group's place; says how many bytes are left.
+    /// `None` when the group is no longer there.
+    async fn clean_group(
+        &self,
+        group: &Group,
+        pass: &Pass<'_>,
+        cleaner: &Cleaner,
+    ) -> Result<Option<u64>, StorageError> {
+        let Some(segment) = self.copy(&group.replaced, pass, cleaner).await? else {
+            return Ok(Some(group.bytes_before));
+        };
+        let bytes = u64::from(segment.size);
+        let steps = steps(&group.replaced);
+        let (shared, state) = (&self.shared, &self.state);
+        let swapped = swap::carry_out(shared, state, &group.replaced, segment, &steps).await?;
+        Ok(swapped.then_some(bytes))
+    }
+
+    /// Copies segments into one without what is superseded; `None` when there is one and all of it
+    /// stays.
+    async fn copy(
+        &self,
+        replaced: &[Offset],
+        pass: &Pass<'_>,
+        cleaner: &Cleaner,
+    ) -> Result<Option<Segment>, StorageError> {
+        let mut output = Output::create(self, replaced).await?;
+        let mut same = replaced.len() == 1;
+        for base in replaced {
+            let mut source = Source::new(self, *base);
+            while let Some((header, batch)) = source.next(&cleaner.budget).await? {
+                let cleaned = pass.clean(&batch);
+                match cleaned.map_err(|error| self.damaged_batch(*base, &header, error))? {
+                    Cleaned::Kept => output.push(batch, &cleaner.budget).await?,
+                    Cleaned::Rewritten(batch) => {
+                        same = false;
+                        output.push(batch, &cleaner.budget).await?;
+                    }
+                    Cleaned::Dropped => same = false,
+                }
+                reactor::yield_now().await;
+            }
+        }
+        if same {
+            output.discard().await?;
+            return Ok(None);
+        }
+        output.finish().await.map(Some)
+    }
+
+    fn damaged_batch(
+        &self,
+        base: Offset,
+        header: &BatchHeader,
+        error: impl std::fmt::Display,
+    ) -> StorageError {
+        StorageError::Damaged {
+            path: self.state.segment_path(base, "log"),
+            what: format!("batch {}: {error}", header.base_offset.0),
+        }
+    }
+}
+
+/// A hash that nobody outside can aim at: two keyed ones side by side, with keys of their own for
+/// each cleaning.
+fn hash() -> cleaning::key_map::Hash {
+    let (first, second) = (RandomState::new(), RandomState::new());
+    Box::new(move |key| [first.hash_one(key), second.hash_one(key)])
+}
+
+/// Whether the storage goes on: a cleaning that is in the middle of a segment stops with it.
+fn goes_on(shared: &Rc<Shared>) -> Result<(), StorageError> {
+    shared.check()
+}
+
+/// A batch with its header.
+type Batch = (BatchHeader, Bytes);

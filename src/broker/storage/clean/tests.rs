@@ -1,0 +1,249 @@
+//! A cleaned log holds what it must, for readers at any moment and after a crash at any step.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use logic::ids::{LeaderEpoch, Offset};
+use logic::log::cleaning::filter::Pass;
+use logic::log::cleaning::swap::{Step, steps};
+use logic::log::header::BatchHeader;
+use wire::compression::{Compression, Unfolding};
+use wire::records::{BatchBuilder, Records};
+
+use super::super::tests::harness::*;
+use super::swap::carry_out;
+use super::{Budget, Cleaner};
+use crate::storage::{AppendBatch, CleaningRules, Log, LogConfig, Storage};
+
+const BATCHES: usize = 60;
+const KEYS: usize = 7;
+
+fn compacts() -> LogConfig {
+    LogConfig {
+        cleaning: CleaningRules {
+            compacts: true,
+            ..CleaningRules::default()
+        },
+        ..config(20_000)
+    }
+}
+
+fn cleaner() -> Cleaner {
+    Cleaner {
+        dedupe_bytes: 1 << 20,
+        budget: Budget::new(u64::MAX),
+    }
+}
+
+/// Appends batches of two records whose keys come round and round.
+async fn filled(storage: &Storage, codec: Compression) -> Log {
+    let log = storage
+        .create(id(0), "t", compacts(), 0)
+        .await
+        .expect("created");
+    for at in 0..BATCHES {
+        let mut builder = BatchBuilder::new(codec);
+        for within in 0..2 {
+            let key = format!("key-{}", (at + within) % KEYS);
+            // Bytes that no codec makes much smaller, so that there are several segments.
+            let mut state = at as u32 + 1;
+            let value: Vec<u8> = std::iter::repeat_with(|| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            })
+            .take(2_000)
+            .collect();
+            builder.push(1_000, Some(key.as_bytes()), Some(&value), &[]);
+        }
+        let bytes = builder.finish().expect("a batch");
+        let append = AppendBatch {
+            bytes: &bytes,
+            base_offset: log.log_end(),
+            leader_epoch: LeaderEpoch(0),
+            append_time: None,
+            flush: true,
+        };
+        log.append(1_000, &append).expect("appended");
+    }
+    durable(storage, std::slice::from_ref(&log)).await;
+    log
+}
+
+/// Offsets and values of records, by key the newest.
+type Newest = BTreeMap<Bytes, (i64, Bytes)>;
+
+fn newest(bytes: &[u8]) -> (usize, Newest) {
+    let (mut at, mut count, mut newest) = (0, 0, Newest::new());
+    while at < bytes.len() {
+        let header = BatchHeader::read(&bytes[at..]).expect("a batch");
+        let batch = Bytes::copy_from_slice(&bytes[at..at + header.len as usize]);
+        for record in Records::open(&batch, &Unfolding::default()).expect("opened") {
+            let record = record.expect("sound");
+            let offset = header.base_offset.0 + i64::from(record.offset_delta);
+            let (key, value) = (record.key.expect("a key"), record.value.expect("a value"));
+            newest.insert(key, (offset, value));
+            count += 1;
+        }
+        at += header.len as usize;
+    }
+    (count, newest)
+}
+
+/// Recovers and reads all there is.
+fn after_a_crash(dir: &Path) -> (i64, Vec<u8>) {
+    let recovery = recovered(dir);
+    assert!(recovery.damaged.is_empty(), "{:?}", recovery.damaged);
+    let dir = dir.to_owned();
+    run(move |reactor| async move {
+        let storage = Storage::open(&reactor, &dir, 0, small())
+            .await
+            .expect("opened");
+        let logs = attach_all(&storage, recovery.logs, compacts()).await;
+        let bytes = read_all(&reactor, &logs[0]).await;
+        (logs[0].log_end().0, bytes)
+    })
+}
+
+#[test]
+fn of_each_key_the_newest_record_stays_in_every_codec_and_every_offset_can_be_asked_for() {
+    for codec in Compression::ALL {
+        let dir = TempDir::new();
+        let path = dir.0.clone();
+        let (before, after, crashed) = run(move |reactor| async move {
+            let storage = Storage::open(&reactor, &path, 0, small())
+                .await
+                .expect("opened");
+            let log = filled(&storage, codec).await;
+            let before = newest(&read_all(&reactor, &log).await);
+            let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
+            let part = part.expect("something is dirty");
+            assert!(log.is_due(&part));
+            let none = BTreeMap::new();
+            let report = log
+                .clean(&part, 2_000, &none, &cleaner())
+                .await
+                .expect("cleaned");
+            let report = report.expect("not disturbed");
+            assert_eq!(report.clean_below, part.end);
+            assert!(report.bytes_after < report.bytes_before, "{report:?}");
+            let after = newest(&read_all(&reactor, &log).await);
+            for offset in 0..log.log_end().0 {
+                let step = read_step(&reactor, &log, Offset(offset), 1).await;
+                assert!(end_of(&step) > Offset(offset), "{codec:?}: {offset}");
+            }
+            let again = log.cleanable(2_000, log.log_end()).await.expect("looked");
+            assert_eq!(again, None, "all but the active segment is clean");
+            (before, after, dir.snapshot())
+        });
+        assert_eq!(after.1, before.1, "{codec:?}");
+        assert!(
+            after.0 < before.0 / 2,
+            "{codec:?}: {} of {}",
+            after.0,
+            before.0
+        );
+        let (end, bytes) = after_a_crash(&crashed.0);
+        assert_eq!(end, 2 * BATCHES as i64);
+        assert_eq!(newest(&bytes), after, "{codec:?} after a crash");
+    }
+}
+
+#[test]
+fn a_crash_at_any_step_leaves_all_of_the_old_or_the_new() {
+    let count = steps(&[Offset(0), Offset(1)]).len() + 8;
+    let mut outcomes = Vec::new();
+    for stop in 0..count {
+        let dir = TempDir::new();
+        let path = dir.0.clone();
+        let (before, took, crashed) = run(move |reactor| async move {
+            let storage = Storage::open(&reactor, &path, 0, small())
+                .await
+                .expect("opened");
+            let log = filled(&storage, Compression::None).await;
+            let before = newest(&read_all(&reactor, &log).await);
+            let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
+            let part = part.expect("something is dirty");
+            log.settle().await.expect("settled");
+            let (map, end) = log.note_keys(&part, &cleaner()).await.expect("noted");
+            let none = BTreeMap::new();
+            let pass = Pass {
+                newest: &map,
+                end,
+                now_ms: 2_000,
+                delete_retention_ms: 0,
+                compression: None,
+                last_of_producer: &none,
+            };
+            let replaced: Vec<Offset> = log
+                .bases_within(Offset(0), end)
+                .into_iter()
+                .take(4)
+                .collect();
+            let segment = log
+                .copy(&replaced, &pass, &cleaner())
+                .await
+                .expect("copied");
+            let all = steps(&replaced);
+            let took: Vec<Step> = all.iter().copied().take(stop).collect();
+            let segment = segment.expect("not the same");
+            let done = carry_out(&log.shared, &log.state, &replaced, segment, &took).await;
+            assert!(done.expect("carried out"));
+            (before, took, dir.snapshot())
+        });
+        let decided = took.contains(&Step::Decide);
+        // A crash during recovery, too: what it did is done again.
+        let again = crashed.snapshot();
+        recovered(&again.0);
+        for dir in [crashed, again] {
+            let (end, bytes) = after_a_crash(&dir.0);
+            let got = newest(&bytes);
+            assert_eq!(end, 2 * BATCHES as i64, "after {took:?}");
+            assert_eq!(got.1, before.1, "after {took:?}");
+            assert_eq!(got.0 < before.0, decided, "after {took:?}");
+        }
+        outcomes.push(decided);
+    }
+    assert!(outcomes.contains(&true) && outcomes.contains(&false));
+}
+
+#[test]
+fn a_group_that_loses_a_segment_meanwhile_is_left_alone() {
+    let dir = TempDir::new();
+    run(move |reactor| async move {
+        let storage = Storage::open(&reactor, &dir.0, 0, small())
+            .await
+            .expect("opened");
+        let log = filled(&storage, Compression::None).await;
+        let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
+        let part = part.expect("something is dirty");
+        log.settle().await.expect("settled");
+        let (map, end) = log.note_keys(&part, &cleaner()).await.expect("noted");
+        let none = BTreeMap::new();
+        let pass = Pass {
+            newest: &map,
+            end,
+            now_ms: 2_000,
+            delete_retention_ms: 0,
+            compression: None,
+            last_of_producer: &none,
+        };
+        let replaced: Vec<Offset> = log
+            .bases_within(Offset(0), end)
+            .into_iter()
+            .take(3)
+            .collect();
+        let segment = log
+            .copy(&replaced, &pass, &cleaner())
+            .await
+            .expect("copied");
+        log.set_log_start(replaced[1]).await.expect("moved");
+        let all = steps(&replaced);
+        let segment = segment.expect("not the same");
+        let done = carry_out(&log.shared, &log.state, &replaced, segment, &all).await;
+        assert!(!done.expect("undone"));
+        assert!(storage.failed().is_none());
+        let bytes = read_all(&reactor, &log).await;
+        assert_eq!(newest(&bytes).0 as i64, log.log_end().0 - log.log_start().0);
+    });
+}
