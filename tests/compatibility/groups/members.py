@@ -64,6 +64,7 @@ class KafkaPython:
         self.consumer = KafkaConsumer(
             topic,
             bootstrap_servers=address,
+            bootstrap_timeout_ms=60_000,
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -205,7 +206,7 @@ def committed(address, group, topic):
 def create(address, topic):
     from kafka.admin import KafkaAdminClient, NewTopic
 
-    admin = KafkaAdminClient(bootstrap_servers=address)
+    admin = patiently(lambda: KafkaAdminClient(bootstrap_servers=address))
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     admin.close()
 

@@ -1,10 +1,12 @@
 //! Promises of committed offsets.
 
 use alloc::vec;
+use alloc::vec::Vec;
 
+use bytes::Bytes;
 use wire::ErrorCode;
 
-use super::super::request::{Commit, Request};
+use super::super::request::{Commit, CommitItem, Join, Request};
 use super::super::{AppendError, Event, Reply};
 use super::harness::*;
 
@@ -119,6 +121,36 @@ fn a_group_with_members_keeps_its_offsets_and_an_empty_one_from_when_it_became_s
     assert_eq!(bench.offset(), Some(1));
     bench.pass(30_000);
     assert_eq!(bench.offset(), None);
+}
+
+#[test]
+fn a_living_group_of_consumers_forgets_only_topics_that_it_does_not_read() {
+    let mut bench = Bench::new();
+    let subscription = b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff";
+    let token = bench.ask(Request::Join(Join {
+        protocols: vec![("range".into(), Bytes::from_static(subscription))],
+        ..join("", None)
+    }));
+    bench.pass(DELAY_MS);
+    let id = bench.joined(token).member_id;
+    bench.sync(&id, 1, &[(&id, "p")]);
+    let mut request = commit(&id, 1, 5);
+    request.offsets.push(CommitItem {
+        topic: "other".into(),
+        ..request.offsets[0].clone()
+    });
+    let token = bench.ask(Request::Commit(request));
+    assert_eq!(bench.committed(token), ErrorCode::None);
+    for _ in 0..210 {
+        bench.pass(5_000);
+        assert_eq!(bench.heartbeat(&id, 1), ErrorCode::None);
+    }
+    let all = bench.ask(Request::FetchOffsets(GROUP.into(), None));
+    let Some(Reply::FetchOffsets(Ok(all))) = bench.answer(all) else {
+        panic!("no answer");
+    };
+    let topics: Vec<&str> = all.iter().map(|(topic, _)| &**topic).collect();
+    assert_eq!(topics, ["t"]);
 }
 
 #[test]
