@@ -715,7 +715,9 @@ fn replay(
 /// Up to where the log is compacted, as far as that is known.
 fn clean_below(directory: &Path) -> Offset {
     let body = place::read_small(&directory.join(place::CLEAN_BELOW));
-    let bytes = body.and_then(|body| body.first_chunk().copied());
+    // What cannot be read is cleaned again.
+    let bytes = body.ok().flatten();
+    let bytes = bytes.and_then(|body| body.first_chunk().copied());
     Offset(bytes.map_or(0, i64::from_le_bytes))
 }
 

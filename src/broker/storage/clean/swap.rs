@@ -110,7 +110,7 @@ fn switch(
     }
     log.generation.set(log.generation.get() + 1);
     let mut pages = log.pages.borrow_mut();
-    replaced.iter().for_each(|old| drop(pages.remove(old)));
+    pages.retain(|base, _| !replaced.contains(base));
     log.swapping.replace(Some((base, file)));
     // What memory holds of the old ones lies at other positions.
     let freed = {
