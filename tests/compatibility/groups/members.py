@@ -39,13 +39,8 @@ class Broker:
         self.start()
 
     def start(self):
-        environment = dict(os.environ, CORELOG_GROUPS__INITIAL_REBALANCE_DELAY_MS="500")
-        self.process = subprocess.Popen(
-            [self.program, "serve", "--listen", self.address, "--shards", "2", "--data", self.data],
-            env=environment,
-            stderr=subprocess.DEVNULL,
-        )
         host, port = self.address.split(":")
+        self.spawn()
         until = time.monotonic() + WAIT_S
         while time.monotonic() < until:
             try:
@@ -53,7 +48,18 @@ class Broker:
                 return
             except OSError:
                 time.sleep(0.02)
+            if self.process.poll() is not None:
+                # The kernel may hold a killed broker's listener for a moment longer than the process.
+                self.spawn()
         sys.exit("the broker does not answer")
+
+    def spawn(self):
+        environment = dict(os.environ, CORELOG_GROUPS__INITIAL_REBALANCE_DELAY_MS="500")
+        self.process = subprocess.Popen(
+            [self.program, "serve", "--listen", self.address, "--shards", "2", "--data", self.data],
+            env=environment,
+            stderr=subprocess.DEVNULL,
+        )
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
