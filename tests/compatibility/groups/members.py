@@ -45,12 +45,16 @@ class Broker:
         while time.monotonic() < until:
             try:
                 socket.create_connection((host, int(port)), 1).close()
-                return
+                answered = True
             except OSError:
-                time.sleep(0.02)
+                answered = False
+            # The kernel may hold a killed broker's listener for a moment longer than the process: it takes
+            # connections still, and the next broker finds its address taken.
+            time.sleep(1 if answered else 0.02)
             if self.process.poll() is not None:
-                # The kernel may hold a killed broker's listener for a moment longer than the process.
                 self.spawn()
+            elif answered:
+                return
         sys.exit("the broker does not answer")
 
     def spawn(self):
