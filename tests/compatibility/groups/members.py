@@ -39,21 +39,31 @@ class Broker:
         self.start()
 
     def start(self):
+        host, port = self.address.split(":")
+        self.spawn()
+        until = time.monotonic() + WAIT_S
+        while time.monotonic() < until:
+            try:
+                socket.create_connection((host, int(port)), 1).close()
+                answered = True
+            except OSError:
+                answered = False
+            # The kernel may hold a killed broker's listener for a moment longer than the process: it takes
+            # connections still, and the next broker finds its address taken.
+            time.sleep(1 if answered else 0.02)
+            if self.process.poll() is not None:
+                self.spawn()
+            elif answered:
+                return
+        sys.exit("the broker does not answer")
+
+    def spawn(self):
         environment = dict(os.environ, CORELOG_GROUPS__INITIAL_REBALANCE_DELAY_MS="500")
         self.process = subprocess.Popen(
             [self.program, "serve", "--listen", self.address, "--shards", "2", "--data", self.data],
             env=environment,
             stderr=subprocess.DEVNULL,
         )
-        host, port = self.address.split(":")
-        until = time.monotonic() + WAIT_S
-        while time.monotonic() < until:
-            try:
-                socket.create_connection((host, int(port)), 1).close()
-                return
-            except OSError:
-                time.sleep(0.02)
-        sys.exit("the broker does not answer")
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
