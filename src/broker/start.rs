@@ -1,8 +1,9 @@
 //! From settings to a running broker: takes the data directory, the machine and the address, says the
 //! banner. Knows nothing of what runs then.
 
-use std::net::TcpListener;
-use std::time::Duration;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
 
 use logic::cluster::change;
 use logic::group;
@@ -19,6 +20,11 @@ use crate::shard::metadata::Identity;
 use crate::start_error::StartError;
 use crate::storage;
 
+/// How long an address may be taken, and how often it is tried: the kernel keeps a killed broker's listener
+/// until it has taken its io_uring apart, which is after the process is gone.
+const TAKEN_MAX: Duration = Duration::from_secs(2);
+const TAKEN_PAUSE: Duration = Duration::from_millis(10);
+
 /// Runs a broker until a signal stops it.
 ///
 /// # Errors
@@ -27,8 +33,7 @@ pub fn start(settings: Settings) -> Result<(), StartError> {
     let data_dir = DataDir::open(&settings.data.dir, settings.broker.node_id)?;
     let machine = Machine::prepare(&settings, &data_dir)?;
     let address = settings.listener.listen;
-    let listener =
-        TcpListener::bind(address).map_err(|error| StartError::Listen { address, error })?;
+    let listener = bind(address).map_err(|error| StartError::Listen { address, error })?;
     let listen = listener.local_addr().unwrap_or(address);
     let connections_max = machine.connections_max(settings.shard_count());
     let plan = plan(&settings, &data_dir, listener, connections_max);
@@ -36,6 +41,20 @@ pub fn start(settings: Settings) -> Result<(), StartError> {
         let banner = Banner::new(&settings, &data_dir, machine, listen, recovery(opened));
         eprintln!("{banner}");
     })
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let begun = Instant::now();
+    loop {
+        match TcpListener::bind(address) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < TAKEN_MAX =>
+            {
+                std::thread::sleep(TAKEN_PAUSE);
+            }
+            bound => return bound,
+        }
+    }
 }
 
 fn recovery(opened: &Opened) -> String {
