@@ -2,10 +2,7 @@
 //! of what the work is. A door, like [`crate::file`]: a simulated disk stands behind another of the same
 //! name.
 
-use std::ffi::CString;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -34,14 +31,6 @@ pub fn set_modified(path: &Path, time: SystemTime) -> io::Result<()> {
 
 /// Bytes that may still be written to the file system on which a path lies.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut stat = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends with its zero byte; the structure is written when the call succeeds.
-    let stat = unsafe {
-        if libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        stat.assume_init()
-    };
+    let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -11,7 +11,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::rc::Rc;
 
 use bytes::Bytes;
 use logic::ids::Offset;
@@ -25,7 +24,6 @@ use logic::log::segment::Segment;
 pub use budget::Budget;
 
 use super::append::{Backing, Log};
-use super::state::Shared;
 use super::{StorageError, place, trim};
 use output::Output;
 use source::Source;
@@ -291,11 +289,6 @@ impl Log {
 fn hash() -> cleaning::key_map::Hash {
     let (first, second) = (RandomState::new(), RandomState::new());
     Box::new(move |key| [first.hash_one(key), second.hash_one(key)])
-}
-
-/// Whether the storage goes on: a cleaning that is in the middle of a segment stops with it.
-fn goes_on(shared: &Rc<Shared>) -> Result<(), StorageError> {
-    shared.check()
 }
 
 /// A batch with its header.

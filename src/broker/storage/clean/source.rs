@@ -7,7 +7,7 @@ use logic::log::header::{BatchHeader, CHECKSUM_START, NoHeader};
 
 use super::super::StorageError;
 use super::super::append::Log;
-use super::{Batch, Budget, goes_on};
+use super::{Batch, Budget};
 
 /// What is read at once; a larger batch is read whole.
 const READ_BYTES: u32 = 1 << 20;
@@ -33,7 +33,8 @@ impl<'a> Source<'a> {
 
     /// The next batch; `None` at the segment's end.
     pub async fn next(&mut self, budget: &Budget) -> Result<Option<Batch>, StorageError> {
-        goes_on(&self.log.shared)?;
+        // A cleaning that is in the middle of a segment stops with its storage.
+        self.log.shared.check()?;
         loop {
             let wanted = match BatchHeader::read(&self.window) {
                 Ok(header) if header.len as usize <= self.window.len() => {

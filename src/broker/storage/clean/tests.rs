@@ -8,6 +8,7 @@ use logic::ids::{LeaderEpoch, Offset};
 use logic::log::cleaning::filter::Pass;
 use logic::log::cleaning::swap::{Step, steps};
 use logic::log::header::BatchHeader;
+use logic::log::segment::Segment;
 use wire::compression::{Compression, Unfolding};
 use wire::records::{BatchBuilder, Records};
 
@@ -96,9 +97,7 @@ fn after_a_crash(dir: &Path) -> (i64, Vec<u8>) {
     assert!(recovery.damaged.is_empty(), "{:?}", recovery.damaged);
     let dir = dir.to_owned();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir).await;
         let logs = attach_all(&storage, recovery.logs, compacts()).await;
         let bytes = read_all(&reactor, &logs[0]).await;
         (logs[0].log_end().0, bytes)
@@ -111,9 +110,7 @@ fn of_each_key_the_newest_record_stays_in_every_codec_and_every_offset_can_be_as
         let dir = TempDir::new();
         let path = dir.0.clone();
         let (before, after, crashed) = run(move |reactor| async move {
-            let storage = Storage::open(&reactor, &path, 0, small())
-                .await
-                .expect("opened");
+            let storage = opened(&reactor, &path).await;
             let log = filled(&storage, codec).await;
             let before = newest(&read_all(&reactor, &log).await);
             let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
@@ -149,6 +146,26 @@ fn of_each_key_the_newest_record_stays_in_every_codec_and_every_offset_can_be_as
     }
 }
 
+/// A clean copy of the log's first segments, before it takes their place.
+async fn copied(log: &Log, segments: usize) -> (Vec<Offset>, Segment) {
+    let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
+    let part = part.expect("something is dirty");
+    log.settle().await.expect("settled");
+    let (newest, end) = log.note_keys(&part, &cleaner()).await.expect("noted");
+    let pass = Pass {
+        newest: &newest,
+        end,
+        now_ms: 2_000,
+        delete_retention_ms: 0,
+        compression: None,
+        last_of_producer: &BTreeMap::new(),
+    };
+    let mut replaced = log.bases_within(Offset(0), end);
+    replaced.truncate(segments);
+    let copy = log.copy(&replaced, &pass, &cleaner()).await;
+    (replaced, copy.expect("copied").expect("not the same"))
+}
+
 #[test]
 fn a_crash_at_any_step_leaves_all_of_the_old_or_the_new() {
     let count = steps(&[Offset(0), Offset(1)]).len() + 8;
@@ -157,36 +174,12 @@ fn a_crash_at_any_step_leaves_all_of_the_old_or_the_new() {
         let dir = TempDir::new();
         let path = dir.0.clone();
         let (before, took, crashed) = run(move |reactor| async move {
-            let storage = Storage::open(&reactor, &path, 0, small())
-                .await
-                .expect("opened");
+            let storage = opened(&reactor, &path).await;
             let log = filled(&storage, Compression::None).await;
             let before = newest(&read_all(&reactor, &log).await);
-            let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
-            let part = part.expect("something is dirty");
-            log.settle().await.expect("settled");
-            let (map, end) = log.note_keys(&part, &cleaner()).await.expect("noted");
-            let none = BTreeMap::new();
-            let pass = Pass {
-                newest: &map,
-                end,
-                now_ms: 2_000,
-                delete_retention_ms: 0,
-                compression: None,
-                last_of_producer: &none,
-            };
-            let replaced: Vec<Offset> = log
-                .bases_within(Offset(0), end)
-                .into_iter()
-                .take(4)
-                .collect();
-            let segment = log
-                .copy(&replaced, &pass, &cleaner())
-                .await
-                .expect("copied");
+            let (replaced, segment) = copied(&log, 4).await;
             let all = steps(&replaced);
             let took: Vec<Step> = all.iter().copied().take(stop).collect();
-            let segment = segment.expect("not the same");
             let done = carry_out(&log.shared, &log.state, &replaced, segment, &took).await;
             assert!(done.expect("carried out"));
             (before, took, dir.snapshot())
@@ -211,35 +204,11 @@ fn a_crash_at_any_step_leaves_all_of_the_old_or_the_new() {
 fn a_group_that_loses_a_segment_meanwhile_is_left_alone() {
     let dir = TempDir::new();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir.0, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir.0).await;
         let log = filled(&storage, Compression::None).await;
-        let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
-        let part = part.expect("something is dirty");
-        log.settle().await.expect("settled");
-        let (map, end) = log.note_keys(&part, &cleaner()).await.expect("noted");
-        let none = BTreeMap::new();
-        let pass = Pass {
-            newest: &map,
-            end,
-            now_ms: 2_000,
-            delete_retention_ms: 0,
-            compression: None,
-            last_of_producer: &none,
-        };
-        let replaced: Vec<Offset> = log
-            .bases_within(Offset(0), end)
-            .into_iter()
-            .take(3)
-            .collect();
-        let segment = log
-            .copy(&replaced, &pass, &cleaner())
-            .await
-            .expect("copied");
+        let (replaced, segment) = copied(&log, 3).await;
         log.set_log_start(replaced[1]).await.expect("moved");
         let all = steps(&replaced);
-        let segment = segment.expect("not the same");
         let done = carry_out(&log.shared, &log.state, &replaced, segment, &all).await;
         assert!(!done.expect("undone"));
         assert!(storage.failed().is_none());

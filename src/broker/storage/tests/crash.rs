@@ -52,9 +52,7 @@ fn writer() {
     let dir = PathBuf::from(dir);
     let recovery = recovered(&dir);
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir).await;
         let mut logs = attach_all(&storage, recovery.logs, config(200_000)).await;
         for index in logs.len() as i32..PARTITIONS {
             let made = storage.create(id(index), "crash", config(200_000), 0).await;
@@ -142,9 +140,7 @@ fn verify(dir: &Path, seed: u64) {
     );
     let dir = dir.to_owned();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir).await;
         let logs = attach_all(&storage, recovery.logs, config(200_000)).await;
         for log in &logs {
             let acked = acks.get(&log.id().index).copied().unwrap_or(0);
@@ -225,9 +221,7 @@ fn producer_state_comes_back_with_the_batches_after_it() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(1 << 20), 0)
             .await
@@ -269,9 +263,7 @@ fn a_deleted_log_stays_deleted() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let gone = storage
             .create(id(0), "gone", config(1 << 20), 0)
             .await
@@ -308,9 +300,7 @@ fn after_a_failed_write_nothing_is_acknowledged_again() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(1 << 20), 0)
             .await
@@ -351,9 +341,7 @@ fn after_a_clean_stop_no_block_is_touched_before_the_log_holds_it() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let first = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(8 << 20), 0)
             .await
@@ -371,9 +359,7 @@ fn after_a_clean_stop_no_block_is_touched_before_the_log_holds_it() {
     let recovery = recovered(&dir.0);
     let path = dir.0.clone();
     let all = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = attach_all(&storage, recovery.logs, config(8 << 20))
             .await
             .remove(0);
@@ -393,9 +379,7 @@ fn after_a_crash_old_offsets_are_found_though_no_index_was_written() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let batches = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(64 << 20), 0)
             .await
@@ -413,9 +397,7 @@ fn after_a_crash_old_offsets_are_found_though_no_index_was_written() {
     let recovery = recovered(&dir.0);
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = attach_all(&storage, recovery.logs, config(64 << 20))
             .await
             .remove(0);
@@ -445,9 +427,7 @@ fn a_segment_written_for_appends_that_never_committed_is_not_there() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let all = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let made = storage.create(id(0), "topic", config(1 << 20), 0).await;
         let log = made.expect("created");
         let all = append(&log, 1, 0, &[1; 1_000], true);

@@ -9,16 +9,14 @@ use logic::ids::{LeaderEpoch, Offset};
 use super::harness::*;
 use crate::storage::checkpoint::Checkpoint;
 use crate::storage::frame::{self, BLOCK, CommitHead, FrameHead, Kind, Place, WalId};
-use crate::storage::{Storage, fuzz, place};
+use crate::storage::{fuzz, place};
 
 /// Two partitions with `commits` commits of one batch each, alternating; nothing else is written.
 fn two_partitions(commits: i64) -> (TempDir, Vec<Vec<u8>>) {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let all = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let mut logs = Vec::new();
         for index in 0..2 {
             let made = storage.create(id(index), "topic", config(1 << 20), 0).await;
@@ -139,9 +137,7 @@ fn a_segment_with_a_wrong_byte_is_declared_when_it_must_be_read() {
     let path = dir.0.clone();
     let recovery = recovered(&path);
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         attach_all(&storage, recovery.logs, config(1 << 20)).await;
         storage.close().await;
     });

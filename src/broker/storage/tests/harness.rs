@@ -198,6 +198,12 @@ pub fn end_of(bytes: &[u8]) -> Offset {
     end
 }
 
+/// A storage with small bounds in this directory.
+pub async fn opened(reactor: &Reactor, dir: &Path) -> Storage {
+    let opened = Storage::open(reactor, dir, 0, small()).await;
+    opened.expect("opened")
+}
+
 pub fn recovered(dir: &Path) -> Recovery {
     recover(dir, &small()).expect("recovery")
 }
@@ -216,9 +222,7 @@ pub fn check_recovers(dir: &Path, expected: Vec<Vec<u8>>) {
     assert!(recovery.damaged.is_empty(), "{:?}", recovery.damaged);
     let dir = dir.to_owned();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir).await;
         let logs = attach_all(&storage, recovery.logs, config(100_000)).await;
         assert_eq!(logs.len(), expected.len());
         for (log, expected) in logs.iter().zip(&expected) {

@@ -55,9 +55,7 @@ fn after_a_crash(dir: &TempDir) -> (i64, i64, Vec<u8>) {
     assert!(recovery.damaged.is_empty(), "{:?}", recovery.damaged);
     let dir = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir).await;
         let logs = attach_all(&storage, recovery.logs, keeps(-1, -1)).await;
         let bytes = read_all(&reactor, &logs[0]).await;
         (logs[0].log_start().0, logs[0].log_end().0, bytes)
@@ -69,9 +67,7 @@ fn old_segments_go_and_stay_gone_after_a_crash() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let (batches, crashed) = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let (log, batches) = filled(&storage, keeps(7 * DAY_MS, -1)).await;
         let none = log.retain(None, log.log_end()).await.expect("retained");
         assert_eq!(none, None, "without a clock nothing goes by age");
@@ -98,9 +94,7 @@ fn a_file_that_comes_back_after_a_power_cut_is_not_served() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let crashed = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let (log, _) = filled(&storage, keeps(7 * DAY_MS, -1)).await;
         log.retain(Some(NOW_MS), log.log_end())
             .await
@@ -124,9 +118,7 @@ fn a_log_of_which_everything_went_goes_on_where_it_ended() {
         let dir = TempDir::new();
         let path = dir.0.clone();
         let crashed = run(move |reactor| async move {
-            let storage = Storage::open(&reactor, &path, 0, small())
-                .await
-                .expect("opened");
+            let storage = opened(&reactor, &path).await;
             let (log, _) = filled(&storage, keeps(7 * DAY_MS, -1)).await;
             let later = Some(NOW_MS + 30 * DAY_MS);
             let gone = log.retain(later, log.log_end()).await;
@@ -154,18 +146,14 @@ fn what_went_right_after_a_clean_start_is_gone_and_the_end_stays() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         filled(&storage, keeps(-1, -1)).await;
         storage.close().await;
     });
     let recovery = recovered(&dir.0);
     let path = dir.0.clone();
     let crashed = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let logs = attach_all(&storage, recovery.logs, keeps(7 * DAY_MS, -1)).await;
         let later = Some(NOW_MS + 30 * DAY_MS);
         let gone = logs[0].retain(later, logs[0].log_end()).await;
@@ -180,9 +168,7 @@ fn what_went_right_after_a_clean_start_is_gone_and_the_end_stays() {
 fn a_log_emptied_by_its_start_loses_its_last_segment_too() {
     let dir = TempDir::new();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir.0, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir.0).await;
         let (log, _) = filled(&storage, keeps(7 * DAY_MS, -1)).await;
         log.set_log_start(log.log_end()).await.expect("moved");
         assert!(log.size_bytes() > 0, "the active segment is there");
@@ -197,9 +183,7 @@ fn a_log_emptied_by_its_start_loses_its_last_segment_too() {
 fn by_size_the_newest_bytes_stay_and_never_less_than_the_high_watermark_allows() {
     let dir = TempDir::new();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir.0, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir.0).await;
         let (log, _) = filled(&storage, keeps(-1, 50_000)).await;
         let held = log.retain(Some(NOW_MS), Offset(3)).await.expect("retained");
         assert_eq!(held.map(|gone| gone.log_start.0), Some(2));
@@ -218,9 +202,7 @@ fn by_size_the_newest_bytes_stay_and_never_less_than_the_high_watermark_allows()
 fn a_deleted_file_stays_for_its_delay_and_no_longer() {
     let dir = TempDir::new();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &dir.0, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &dir.0).await;
         let (log, _) = filled(&storage, keeps(7 * DAY_MS, -1)).await;
         let flushed = behind::flush(&storage.shared, &log.state).await;
         flushed.expect("in its files");

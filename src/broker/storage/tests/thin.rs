@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use logic::ids::{LeaderEpoch, Offset, Timestamp};
 
 use super::harness::*;
-use crate::storage::{Read, ReadError, Storage};
+use crate::storage::{Read, ReadError};
 
 #[test]
 fn what_is_appended_is_read_back_byte_by_byte_and_becomes_durable() {
@@ -13,9 +13,7 @@ fn what_is_appended_is_read_back_byte_by_byte_and_becomes_durable() {
     let path = dir.0.clone();
     run(move |reactor| async move {
         let begun = Instant::now();
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         println!("open took {:?}", begun.elapsed());
         let log = storage
             .create(id(0), "topic", config(1 << 20), 0)
@@ -41,9 +39,7 @@ fn without_a_flush_a_batch_is_written_at_once_and_durable_soon() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(1 << 20), 0)
             .await
@@ -63,9 +59,7 @@ fn a_read_starts_at_the_batch_that_holds_its_offset_and_keeps_its_bounds() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(1 << 20), 0)
             .await
@@ -105,9 +99,7 @@ fn segments_roll_and_are_read_from_their_files_after_a_clean_stop() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     let all = run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(100_000), 0)
             .await
@@ -163,9 +155,7 @@ fn offsets_are_found_by_time_inside_batches() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(30_000), 0)
             .await
@@ -209,9 +199,7 @@ fn a_sealed_segment_in_memory_is_looked_up_by_its_index_and_not_walked() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(50_000), 0)
             .await
@@ -241,9 +229,7 @@ fn a_moved_log_start_survives_and_takes_files_along() {
     let dir = TempDir::new();
     let path = dir.0.clone();
     run(move |reactor| async move {
-        let storage = Storage::open(&reactor, &path, 0, small())
-            .await
-            .expect("opened");
+        let storage = opened(&reactor, &path).await;
         let log = storage
             .create(id(0), "topic", config(10_000), 0)
             .await

@@ -1,5 +1,7 @@
 //! Promises of joining, syncing, living and leaving.
 
+use alloc::string::String;
+
 use alloc::vec;
 
 use bytes::Bytes;
@@ -8,6 +10,15 @@ use wire::ErrorCode;
 use super::super::request::{Join, Request};
 use super::super::{AppendError, Event, Settings};
 use super::harness::*;
+
+/// A group of one member, whose first generation has begun.
+fn lone() -> (Bench, String) {
+    let mut bench = Bench::new();
+    let token = bench.join("", None);
+    bench.pass(DELAY_MS);
+    let id = bench.joined(token).member_id;
+    (bench, id)
+}
 
 #[test]
 fn an_empty_group_waits_for_more_members_and_the_wait_grows_while_they_come() {
@@ -98,10 +109,7 @@ fn members_get_what_the_leader_gives_once_the_log_has_it() {
 
 #[test]
 fn an_assignment_that_the_log_does_not_take_is_nobody_s() {
-    let mut bench = Bench::new();
-    let token = bench.join("", None);
-    bench.pass(DELAY_MS);
-    let id = bench.joined(token).member_id;
+    let (mut bench, id) = lone();
     bench.prompt = false;
     let token = bench.sync(&id, 1, &[(&id, "a")]);
     bench.fail_one(AppendError::NotLeader);
@@ -111,10 +119,7 @@ fn an_assignment_that_the_log_does_not_take_is_nobody_s() {
 
 #[test]
 fn an_assignment_of_a_generation_that_is_over_reaches_nobody() {
-    let mut bench = Bench::new();
-    let token = bench.join("", None);
-    bench.pass(DELAY_MS);
-    let id = bench.joined(token).member_id;
+    let (mut bench, id) = lone();
     bench.prompt = false;
     let gave = bench.sync(&id, 1, &[(&id, "a")]);
     let newcomer = bench.join("", None);
