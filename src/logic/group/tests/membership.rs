@@ -1,7 +1,6 @@
 //! Promises of joining, syncing, living and leaving.
 
 use alloc::string::String;
-
 use alloc::vec;
 
 use bytes::Bytes;
