@@ -73,7 +73,7 @@ impl Reactor {
     }
 
     /// Counts the turns of the tasks that took longer than 100 ms, and the sleeps that ended so much
-    /// too late.
+    /// too late. Each one is also told on stderr when it ends, with where its time went.
     pub fn late_turns(&self) -> Arc<AtomicU64> {
         self.late_turns.clone()
     }

@@ -24,6 +24,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod executor;
+mod late;
 mod ring;
 mod tasks;
 

@@ -6,17 +6,46 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use glommio::TaskQueueHandle;
 
 thread_local! {
     static POLLS: Cell<u64> = const { Cell::new(0) };
+    static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
+    static LONGEST: Cell<Poll> = const { Cell::new(Poll::NONE) };
     static READY: Arc<AtomicUsize> = Arc::default();
 }
 
 /// How often tasks of this thread's executor have run.
 pub(crate) fn polls() -> u64 {
     POLLS.get()
+}
+
+/// One run of a task.
+#[derive(Clone, Copy)]
+pub(crate) struct Poll {
+    /// The type of its future: the path of the function that made it.
+    pub(crate) task: &'static str,
+    /// Measured from the end of the run before it, which is one look at the clock a run.
+    pub(crate) took: Duration,
+}
+
+impl Poll {
+    const NONE: Self = Self {
+        task: "no task",
+        took: Duration::ZERO,
+    };
+}
+
+/// The longest run since the last call.
+pub(crate) fn take_longest_poll() -> Poll {
+    LONGEST.replace(Poll::NONE)
+}
+
+/// The next run is measured from `now` on.
+pub(crate) fn measure_from(now: Instant) {
+    LAST.set(Some(now));
 }
 
 /// Whether a background task is ready. Theirs is a queue of its own, which may come after the parker.
@@ -53,13 +82,24 @@ pub(crate) fn spawn_background(task: impl Future<Output = ()> + 'static, queue: 
         .detach();
 }
 
-async fn counted(task: impl Future<Output = ()>) {
+async fn counted<F: Future<Output = ()>>(task: F) {
     let mut task = pin!(task);
     poll_fn(|context| {
+        let polled = task.as_mut().poll(context);
         POLLS.set(POLLS.get() + 1);
-        task.as_mut().poll(context)
+        measure(std::any::type_name::<F>());
+        polled
     })
     .await;
+}
+
+fn measure(task: &'static str) {
+    let now = Instant::now();
+    let before = LAST.replace(Some(now));
+    let took = before.map_or(Duration::ZERO, |before| now.duration_since(before));
+    if took > LONGEST.get().took {
+        LONGEST.set(Poll { task, took });
+    }
 }
 
 /// Counts a background task among the ready ones from its wake-up to its run.

@@ -3,10 +3,11 @@
 #![allow(dead_code, reason = "each test needs some of it")]
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use client::direct::Connection;
@@ -24,6 +25,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// A running broker. Killed with its owner; its data stays.
 pub struct Broker {
     process: Child,
+    /// Reads what it says, if anybody wants to hear it.
+    hearing: Option<JoinHandle<String>>,
     /// Where it listens.
     pub address: SocketAddr,
     /// From the start of the process to its first answer.
@@ -41,7 +44,7 @@ impl Broker {
         Self::launch(data, shards, settings, Stdio::null()).await
     }
 
-    /// Starts one whose last words [`Broker::terminate_heard`] gives.
+    /// Starts one whose words are printed as it says them; [`Broker::terminate_heard`] gives them all.
     pub async fn start_heard(data: &Path, shards: usize) -> Self {
         Self::launch(data, shards, &[], Stdio::piped()).await
     }
@@ -49,7 +52,7 @@ impl Broker {
     async fn launch(data: &Path, shards: usize, settings: &[(&str, &str)], stderr: Stdio) -> Self {
         let address = free_address();
         let begun = Instant::now();
-        let process = Command::new(env!("CARGO_BIN_EXE_corelog"))
+        let mut process = Command::new(env!("CARGO_BIN_EXE_corelog"))
             .args(["serve", "--listen", &address.to_string()])
             .args(["--shards", &shards.to_string()])
             .arg("--data")
@@ -58,8 +61,10 @@ impl Broker {
             .stderr(stderr)
             .spawn()
             .expect("the broker starts");
+        let stderr = process.stderr.take();
         let mut broker = Self {
             process,
+            hearing: stderr.map(|stderr| std::thread::spawn(|| hear(stderr))),
             address,
             answered_after: Duration::ZERO,
         };
@@ -92,11 +97,9 @@ impl Broker {
     /// Likewise; returns all that it has said.
     pub fn terminate_heard(mut self) -> String {
         self.end_by_signal();
-        let mut said = String::new();
-        let stderr = self.process.stderr.as_mut();
-        let read = stderr.map(|stderr| stderr.read_to_string(&mut said));
-        read.expect("it was heard from its start").expect("text");
-        said
+        let hearing = self.hearing.take();
+        let hearing = hearing.expect("it was heard from its start");
+        hearing.join().expect("it spoke text")
     }
 
     fn end_by_signal(&mut self) -> Duration {
@@ -182,6 +185,18 @@ pub async fn answers(address: SocketAddr) -> bool {
         connection.api_versions().await.ok()
     });
     matches!(asked.await, Ok(Some(_)))
+}
+
+/// Prints each line when it comes; returns them all.
+fn hear(stderr: ChildStderr) -> String {
+    let mut said = String::new();
+    for line in BufReader::new(stderr).lines() {
+        let line = line.expect("text");
+        println!("broker: {line}");
+        said.push_str(&line);
+        said.push('\n');
+    }
+    said
 }
 
 /// The number behind a name in a file of /proc.

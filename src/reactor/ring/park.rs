@@ -7,10 +7,11 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use super::Ring;
+use crate::late::{Turn, Watch};
 use crate::tasks;
 
 /// Submissions and completions wait this long at most while tasks keep each other busy: until then
@@ -20,14 +21,12 @@ const GATHER_MAX: Duration = Duration::from_micros(100);
 const GATHER_SUBMISSIONS_MAX: usize = 64;
 /// A sleep ends after this at the latest.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// A turn of the tasks that takes longer than this, or a sleep that ends so much too late, is late.
-const LATE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Parker {
     ring: Rc<Ring>,
     /// How long to look for work before sleeping.
     spin: Duration,
-    late_turns: Arc<AtomicU64>,
+    watch: Watch,
     /// When the ring was entered last.
     entered: Instant,
     /// When something was last seen to happen.
@@ -40,7 +39,7 @@ impl Parker {
         Self {
             ring,
             spin: spin.unwrap_or_default(),
-            late_turns,
+            watch: Watch::new(late_turns, now),
             entered: now,
             active: now,
         }
@@ -48,12 +47,12 @@ impl Parker {
 
     /// Runs until the ring is finished.
     pub(crate) async fn run(mut self) {
-        let (mut polls, mut turn) = (tasks::polls(), Instant::now());
+        let (mut polls, mut turn) = (tasks::polls(), Turn::at(Instant::now()));
         while !self.ring.is_quiet_for_ever() {
             // Behind every task that is ready now.
             glommio::executor().yield_task_queue_now().await;
             let now = Instant::now();
-            self.judge(now.duration_since(turn));
+            self.watch.turn(&turn, now);
             // Tasks are made ready by other tasks and by this one. If none has run since this one made
             // the last ones ready, none is.
             let ran = std::mem::replace(&mut polls, tasks::polls()) != polls;
@@ -66,13 +65,12 @@ impl Parker {
             } else if !ran || now.duration_since(self.entered) >= GATHER_MAX || self.is_full() {
                 self.look(now);
             }
-            turn = Instant::now();
-        }
-    }
-
-    fn judge(&self, turn: Duration) {
-        if turn > LATE {
-            self.late_turns.fetch_add(1, Ordering::Relaxed);
+            turn = Turn {
+                // What submitting takes is part of the turn, what sleeping takes is not.
+                begun: self.entered.max(now),
+                submitted: Instant::now(),
+            };
+            tasks::measure_from(turn.submitted);
         }
     }
 
@@ -103,7 +101,7 @@ impl Parker {
         self.ring.bells().wake_up();
         self.entered = Instant::now();
         let slept = self.entered.duration_since(now);
-        self.judge(slept.saturating_sub(wait));
+        self.watch.sleep(slept.saturating_sub(wait), self.entered);
         self.ring.land();
         self.ring.bells().answer();
         self.ring.timers().fire(self.entered);
