@@ -21,7 +21,7 @@ use wire::group_records::GroupRecord;
 use super::calls::Call;
 use super::controller::partition_id;
 use super::hosted::{Owed, now};
-use super::mail::{Answer, Applied, Ask, Refused, ShardId};
+use super::mail::{Answer, Applied, Ask, ProduceItem, Refused, ShardId};
 use super::{Shard, answer_to};
 
 /// What an operator can set about groups, with Kafka's meanings.
@@ -87,6 +87,12 @@ impl Groups {
             topic: Cell::new(None),
             armed: Cell::new(None),
         }
+    }
+
+    /// Whether these are records of groups, which no client can send.
+    pub fn are_ours(&self, items: &[ProduceItem]) -> bool {
+        let topic = self.topic.get();
+        items.iter().all(|item| Some(item.partition.topic) == topic)
     }
 }
 

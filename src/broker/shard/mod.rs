@@ -305,7 +305,10 @@ impl Shard {
                 let refused = items.iter().map(|_| Err(Refused::Stopping)).collect();
                 owed.push(answer_to(asker, Answer::Produced(refused)));
             }
-            Ask::Produce(_, items) if self.storage.is_short_of_space() => {
+            // The groups' own records have room in the reserve.
+            Ask::Produce(_, items)
+                if self.storage.is_short_of_space() && !self.groups.are_ours(&items) =>
+            {
                 let refused = items.iter().map(|_| Err(Refused::Storage)).collect();
                 owed.push(answer_to(asker, Answer::Produced(refused)));
             }
