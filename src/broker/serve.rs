@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use logic::cluster::Image;
 use logic::ids::PartitionId;
 use reactor::mailbox::{Bound, Receiver, Sender, mailbox};
 use reactor::socket::Listener;
-use reactor::{Executor, Reactor};
+use reactor::{Executor, LateTurns, Reactor};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -100,11 +99,11 @@ struct Share {
 /// The shards' threads, and what each counts of its late turns.
 struct Running {
     executors: Vec<Executor>,
-    late: Vec<Arc<AtomicU64>>,
+    late: Vec<Arc<LateTurns>>,
 }
 
 /// What a shard says once it can serve: where it counts its late turns, or what went wrong.
-type Outcome = Result<Arc<AtomicU64>, String>;
+type Outcome = Result<Arc<LateTurns>, String>;
 
 /// What every shard is started with.
 #[derive(Clone)]
@@ -161,8 +160,9 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
             .join()
             .map_err(|error| StartError::Other(error.to_string()))?;
     }
-    let late: u64 = late.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-    eprintln!("stopped; turns later than 100 ms: {late}");
+    let own: u64 = late.iter().map(|turns| turns.own()).sum();
+    let starved: u64 = late.iter().map(|turns| turns.starved()).sum();
+    eprintln!("stopped; turns later than 100 ms: {own}, and {starved} for want of a core");
     Ok(())
 }
 

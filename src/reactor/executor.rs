@@ -3,7 +3,6 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use glommio::{
     ExecutorJoinHandle, Latency, LocalExecutorBuilder, Placement, Shares, TaskQueueHandle,
 };
 
+use crate::late::LateTurns;
 use crate::ring::Ring;
 use crate::ring::park::Parker;
 use crate::tasks;
@@ -54,7 +54,7 @@ impl Executor {
 pub struct Reactor {
     ring: Rc<Ring>,
     background: TaskQueueHandle,
-    late_turns: Arc<AtomicU64>,
+    late_turns: Arc<LateTurns>,
 }
 
 impl Reactor {
@@ -74,7 +74,7 @@ impl Reactor {
 
     /// Counts the turns of the tasks that took longer than 100 ms, and the sleeps that ended so much
     /// too late. Each one is also told on stderr when it ends, with where its time went.
-    pub fn late_turns(&self) -> Arc<AtomicU64> {
+    pub fn late_turns(&self) -> Arc<LateTurns> {
         self.late_turns.clone()
     }
 }
@@ -138,7 +138,7 @@ where
         Latency::NotImportant,
         "background",
     );
-    let late_turns = Arc::new(AtomicU64::new(0));
+    let late_turns = Arc::new(LateTurns::default());
     let parker = Parker::new(ring.clone(), spin, late_turns.clone());
     let finishing = ring.clone();
     tasks::spawn(async move {

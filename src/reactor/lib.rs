@@ -3,7 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`start`], [`Reactor`] | a thread with its executor; tasks, background tasks, late turns |
+//! | [`start`], [`Reactor`] | a thread with its executor; tasks, background tasks, [`LateTurns`] |
 //! | [`timer`] | sleeping, and the clocks |
 //! | [`mailbox`] | messages between threads, taken in batches |
 //! | [`local`] | a value or a signal between tasks of one executor |
@@ -38,3 +38,4 @@ pub mod socket;
 pub mod timer;
 
 pub use executor::{Executor, Reactor, Settings, spawn, start, yield_now};
+pub use late::LateTurns;

@@ -14,7 +14,7 @@ use reactor::buffer::AlignedBuf;
 use reactor::file::{DirectFile, Mode};
 use reactor::mailbox::{Receiver, Sender, mailbox};
 use reactor::socket::{Listener, Socket};
-use reactor::{Executor, Reactor, Settings};
+use reactor::{Executor, LateTurns, Reactor, Settings};
 
 const STALL: Duration = Duration::from_millis(100);
 
@@ -39,9 +39,7 @@ fn main() {
     let second = executor(1, to_first, at_second, duration, counts.clone());
     let late = [first, second].map(|(executor, late)| {
         executor.join().expect("an executor ends well");
-        late.recv()
-            .expect("an executor counted")
-            .load(Ordering::Relaxed)
+        late.recv().expect("an executor counted").own()
     });
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     println!(
@@ -56,7 +54,7 @@ fn main() {
     std::process::exit(i32::from(stalled));
 }
 
-type Late = std::sync::mpsc::Receiver<Arc<AtomicU64>>;
+type Late = std::sync::mpsc::Receiver<Arc<LateTurns>>;
 
 fn executor(
     index: usize,

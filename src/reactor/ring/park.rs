@@ -7,11 +7,10 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use super::Ring;
-use crate::late::{Turn, Watch};
+use crate::late::{LateTurns, Turn, Watch};
 use crate::tasks;
 
 /// Submissions and completions wait this long at most while tasks keep each other busy: until then
@@ -34,7 +33,7 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    pub(crate) fn new(ring: Rc<Ring>, spin: Option<Duration>, late_turns: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(ring: Rc<Ring>, spin: Option<Duration>, late_turns: Arc<LateTurns>) -> Self {
         let now = Instant::now();
         Self {
             ring,
