@@ -500,6 +500,45 @@ fn truncate(path: &Path, len: usize) {
 }
 
 #[test]
+fn a_check_names_what_is_damaged_and_a_repair_removes_only_what_is_made_again() {
+    let scratch = Scratch::new("repair");
+    let data = stopped_data(&scratch);
+    let check = |more: &[&str]| {
+        let data = data.to_str().expect("text");
+        let arguments = [&["check", "--data", data], more].concat();
+        run_words(&arguments, None, b"")
+    };
+    let ran = check(&[]);
+    assert_eq!((ran.code, faults(&ran)), (0, Vec::new()), "{}", ran.printed);
+    let segment = fs::read(find(&data, ".log")).expect("readable");
+
+    flip(&find(&data, ".index"), 7);
+    flip(&find(&data, "checkpoint"), 30);
+    for (more, code, wanted) in [
+        (&[][..], 7, "no sound batch begins"),
+        (&["--repair"], 0, "removed "),
+        (&[], 0, " 0 faults"),
+    ] {
+        let ran = check(more);
+        assert_eq!(ran.code, code, "{more:?}: {}", ran.printed);
+        assert!(ran.printed.contains(wanted), "{more:?}: {}", ran.printed);
+    }
+    let broker = Broker::start(&data);
+    let refused = check(&["--repair"]);
+    assert_eq!(refused.code, 4, "a broker runs: {}", refused.printed);
+    let read = broker.ok("consume -t t -o beginning -e");
+    assert_eq!(read.lines().count(), 300, "the broker makes them again");
+    broker.stop();
+
+    flip(&find(&data, ".log"), 100);
+    let damaged = fs::read(find(&data, ".log")).expect("readable");
+    let ran = check(&["--repair"]);
+    assert_eq!(ran.code, 7, "{}", ran.printed);
+    let left = fs::read(find(&data, ".log")).expect("still there");
+    assert!(left == damaged && left != segment, "no record is touched");
+}
+
+#[test]
 fn what_only_the_write_ahead_log_holds_is_no_loss_until_that_is_damaged_too() {
     let scratch = Scratch::new("wal");
     let broker = Broker::start(&scratch.0.join("data"));

@@ -280,7 +280,11 @@ fn refuse_foreign(path: &Path) -> Result<(), DataDirError> {
     }
 }
 
-fn lock(path: &Path) -> Result<File, DataDirError> {
+/// Keeps every broker out while the file is open.
+///
+/// # Errors
+/// [`DataDirError::Locked`] where one is in, and those of making the file.
+pub fn lock(path: &Path) -> Result<File, DataDirError> {
     let name = path.join(LOCK);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -12,6 +12,7 @@ mod dump;
 mod generate;
 mod produce;
 mod topic;
+mod verify;
 
 mod connect;
 mod exit;
@@ -45,7 +46,10 @@ pub enum Command {
     /// Run a broker, by default on 127.0.0.1:9092 with its data in ./corelog-data.
     Serve(Overrides),
     /// Say what this machine is like for a broker, and what to do about it. Exits 1 if none can run.
-    Check(Overrides),
+    ///
+    /// With --data, also read all files of that directory and check that they are whole. Exits 7 if
+    /// something is lost or damaged.
+    Check(CheckArguments),
     /// Settings: what is in force for this broker, and what topics and brokers are set to.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -65,6 +69,17 @@ pub enum Command {
     Completions(generate::Completions),
     /// Print the man page, or write one for each command.
     Man(generate::Man),
+}
+
+/// What to check.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Also remove damaged files that are caches: indexes and checkpoints, which the broker makes again. Needs
+    /// the broker to be stopped.
+    #[arg(long)]
+    repair: bool,
 }
 
 /// What to do about settings.
@@ -164,18 +179,9 @@ pub fn run(command: Command, serve: fn(Settings) -> Result<(), StartError>) -> E
                 Err(error) => refuse(&error),
             },
         },
-        Command::Check(overrides) => match overrides.settings() {
+        Command::Check(it) => match it.overrides.settings() {
             Err(faults) => refuse(&faults.into()),
-            Ok(settings) => {
-                let findings = check::check(&settings);
-                for finding in &findings {
-                    print(&format!("{finding}\n"));
-                }
-                match check::can_run(&findings) {
-                    true => ExitCode::SUCCESS,
-                    false => ExitCode::FAILURE,
-                }
-            }
+            Ok(settings) => run_check(&it, &settings),
         },
         Command::Config(ConfigCommand::Show { origin, overrides }) => match overrides.load() {
             Err(faults) => refuse(&faults.into()),
@@ -194,6 +200,21 @@ pub fn run(command: Command, serve: fn(Settings) -> Result<(), StartError>) -> E
         Command::Man(it) => end(generate::man(&it, Line::command())),
         Command::Cluster(it) => end(cluster::run(&it)),
         Command::Dump(dump) => end(dump::run(&dump)),
+    }
+}
+
+fn run_check(asked: &CheckArguments, settings: &Settings) -> ExitCode {
+    let findings = check::check(settings);
+    for finding in &findings {
+        print(&format!("{finding}\n"));
+    }
+    let files = match asked.overrides.data.is_some() || asked.repair {
+        true => end(verify::run(&settings.data.dir, asked.repair)),
+        false => ExitCode::SUCCESS,
+    };
+    match check::can_run(&findings) {
+        true => files,
+        false => ExitCode::FAILURE,
     }
 }
 
@@ -278,10 +299,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_told() {
-        let Command::Check(overrides) = parsed("corelog check --config /no/such.toml") else {
+        let Command::Check(check) = parsed("corelog check --config /no/such.toml") else {
             panic!("check was asked for");
         };
-        let faults = overrides.settings().expect_err("no file").to_string();
+        let faults = check.overrides.settings().expect_err("no file").to_string();
         assert!(
             faults.starts_with("flag --config: /no/such.toml cannot be read"),
             "{faults}"

@@ -18,7 +18,7 @@ use logic::ids::{Offset, PartitionId};
 
 use self::coverage::Coverage;
 use self::files::What;
-use self::row::Rows;
+pub use self::row::Rows;
 use self::segment::Walked;
 use super::exit::{Ending, Failure, written};
 use super::output::{Format, complain};
@@ -28,6 +28,8 @@ use crate::storage::place::{self, DELETED, METADATA, OLD};
 /// How much to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Detail {
+    /// What is wrong.
+    Faults,
     /// Each file in a line, and what is wrong.
     Summary,
     /// Batches, commits and index entries too.
@@ -214,7 +216,21 @@ fn cover_from(partition: &Path, coverage: &mut Coverage) -> io::Result<()> {
     Ok(())
 }
 
-fn data_directory(path: &Path, rows: &mut Rows) -> io::Result<()> {
+/// Whether the broker makes this file again when it is missing, so that nothing is lost with it.
+pub fn is_cache(path: &Path) -> bool {
+    matches!(
+        files::what(path),
+        Ok(Some(
+            What::OffsetIndex(_) | What::TimeIndex(_) | What::Checkpoint
+        ))
+    )
+}
+
+/// Dumps all files of a data directory.
+///
+/// # Errors
+/// Those of the files, and of standard output.
+pub fn data_directory(path: &Path, rows: &mut Rows) -> io::Result<()> {
     let mut coverage = Coverage::default();
     let (wals, logs) = (place::wal_root(path), place::logs_root(path));
     let paths = |root: &Path| match root.is_dir() {

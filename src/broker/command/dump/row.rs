@@ -1,9 +1,10 @@
 //! What a dump says, row by row: typed for JSON, one line each for people. Knows nothing of how
 //! files are read.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use logic::ids::PartitionId;
 use logic::log::header::BatchHeader;
@@ -134,11 +135,13 @@ pub struct Rows {
     stream: Stream<io::BufWriter<io::Stdout>>,
     detail: Detail,
     /// The file of the last row, which people are told once.
-    file: Option<std::path::PathBuf>,
+    file: Option<PathBuf>,
     /// Faults so far.
     pub faults: u64,
     /// Files so far.
     pub files: u64,
+    /// The files, or partitions' directories, with faults.
+    pub faulty: BTreeSet<PathBuf>,
 }
 
 impl Rows {
@@ -150,6 +153,7 @@ impl Rows {
             file: None,
             faults: 0,
             files: 0,
+            faulty: BTreeSet::new(),
         }
     }
 
@@ -165,6 +169,7 @@ impl Rows {
     pub fn push(&mut self, file: &Path, row: &Row) -> io::Result<()> {
         if matches!(row, Row::Fault { .. }) {
             self.faults += 1;
+            self.faulty.insert(file.to_owned());
         }
         if row.detail() > self.detail {
             return Ok(());
@@ -287,6 +292,7 @@ impl Row {
             | Self::TimeEntry { .. }
             | Self::Commit { .. }
             | Self::Frame { .. } => Detail::Batches,
+            Self::Fault { .. } => Detail::Faults,
             _ => Detail::Summary,
         }
     }
