@@ -500,6 +500,61 @@ fn truncate(path: &Path, len: usize) {
 }
 
 #[test]
+fn a_group_is_looked_at_moved_and_deleted() {
+    let scratch = Scratch::new("groups");
+    let broker = Broker::start(&scratch.0.join("data"));
+    broker.ok("topic create orders -p 2");
+    broker.ok_with("produce -t orders -p 0", "a\nb\nc\n");
+    broker.ok_with("produce -t orders -p 1", "d\n");
+    broker.ok("consume -t orders -G readers -o beginning -e");
+    for (name, line) in [
+        ("group-list", "group list -o json"),
+        ("group-describe", "group describe readers -o json"),
+        ("group-members", "group members readers -o json"),
+        ("group-lag", "group lag readers -o json"),
+        (
+            "group-reset",
+            "group reset readers -t orders --to-earliest -o json",
+        ),
+    ] {
+        assert_snapshot(name, &broker.ok(line));
+    }
+    let committed = || {
+        let rows: Vec<Value> =
+            serde_json::from_str(&broker.ok("group lag readers -o json")).expect("JSON");
+        let offsets = rows.iter().map(|row| row["committed"].as_i64());
+        offsets.collect::<Vec<_>>()
+    };
+    assert_eq!(committed(), [Some(3), Some(1)], "a dry run changes nothing");
+    let file = scratch.0.join("offsets.csv");
+    fs::write(&file, "orders,0,1\norders,1,9\n").expect("writable");
+    let from_file = format!("--from-file {}", file.display());
+    for (to, wanted) in [
+        ("--all-topics --to-earliest", [0, 0]),
+        ("-t orders:0 --to-offset 2", [2, 0]),
+        ("-t orders --shift-by 1", [3, 1]),
+        ("-t orders --shift-by -5", [0, 0]),
+        ("-t orders --to-datetime 4102444800000", [3, 1]),
+        ("-t orders --by-duration 1h", [0, 0]),
+        ("-t orders:1 --to-latest", [0, 1]),
+        ("-t orders --to-current", [0, 1]),
+        (&from_file, [1, 1]),
+    ] {
+        broker.ok(&format!("group reset readers {to} --execute"));
+        assert_eq!(committed(), wanted.map(Some), "{to}");
+    }
+    let missing = broker.run("group reset readers -t orders:7 --to-latest");
+    assert_eq!(missing.code, 4, "{}", missing.errors);
+    assert_eq!(broker.run("group reset readers --to-latest").code, 2);
+
+    broker.ok("group delete readers -t orders");
+    assert_eq!(committed(), []);
+    broker.ok("group delete readers");
+    assert_eq!(broker.run("group describe readers").code, 4, "it is gone");
+    assert_eq!(broker.run("group delete readers").code, 4);
+}
+
+#[test]
 fn a_check_names_what_is_damaged_and_a_repair_removes_only_what_is_made_again() {
     let scratch = Scratch::new("repair");
     let data = stopped_data(&scratch);

@@ -10,6 +10,7 @@ mod config;
 mod consume;
 mod dump;
 mod generate;
+mod group;
 mod produce;
 mod topic;
 mod verify;
@@ -17,6 +18,7 @@ mod verify;
 mod connect;
 mod exit;
 mod lines;
+mod moment;
 mod output;
 mod text;
 
@@ -60,6 +62,9 @@ pub enum Command {
     Produce(Box<produce::Produce>),
     /// Print records of a topic.
     Consume(Box<consume::Consume>),
+    /// Groups: list them, look at them, see how far they are, reset and delete them.
+    #[command(subcommand)]
+    Group(group::GroupCommand),
     /// A cluster: who is in it, and whether all is well.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -194,6 +199,7 @@ pub fn run(command: Command, serve: fn(Settings) -> Result<(), StartError>) -> E
         Command::Config(ConfigCommand::Set(it)) => end(config::set(&it)),
         Command::Config(ConfigCommand::Delete(it)) => end(config::delete(&it)),
         Command::Topic(it) => end(topic::run(&it)),
+        Command::Group(it) => end(group::run(&it)),
         Command::Produce(it) => end(produce::run(&it)),
         Command::Consume(it) => end(consume::run(&it)),
         Command::Completions(it) => end(generate::completions(&it, Line::command())),

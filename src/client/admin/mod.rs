@@ -3,6 +3,7 @@
 
 mod configs;
 mod describe;
+mod groups;
 mod offsets;
 mod topics;
 
@@ -11,6 +12,7 @@ use std::time::Instant;
 
 pub use configs::{ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym};
 pub use describe::{BrokerDescription, ClusterDescription, LogDir, ReplicaLog};
+pub use groups::{CommittedOffset, GroupDescription, GroupListing, GroupMember};
 pub use offsets::{FoundOffset, OffsetSpec};
 pub use topics::{NewTopic, TopicListing};
 

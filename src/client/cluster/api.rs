@@ -90,6 +90,8 @@ requests! {
     DescribeGroups, DescribeGroupsRequestData, DescribeGroupsResponseData, 0, 6;
     ListGroups, ListGroupsRequestData, ListGroupsResponseData, 0, 5;
     DeleteGroups, DeleteGroupsRequestData, DeleteGroupsResponseData, 0, 2;
+    OffsetDelete, OffsetDeleteRequestData, OffsetDeleteResponseData, 0, 0;
+    ConsumerGroupDescribe, ConsumerGroupDescribeRequestData, ConsumerGroupDescribeResponseData, 0, 1;
     ApiVersions, ApiVersionsRequestData, ApiVersionsResponseData, 0, 4;
     CreateTopics, CreateTopicsRequestData, CreateTopicsResponseData, 2, 7;
     DeleteTopics, DeleteTopicsRequestData, DeleteTopicsResponseData, 1, 6;

@@ -23,6 +23,7 @@ mod shared;
 
 pub use api::Consumer;
 pub use assignors::Assignor;
+pub(crate) use assignors::decode_assignment;
 pub use listener::{Callback, RebalanceListener};
 pub use metrics::ConsumerMetrics;
 pub use offsets::{OffsetAndMetadata, OffsetAndTimestamp};

@@ -1,7 +1,7 @@
 //! From where to where a partition is read: kcat's `-o`, and what it means once a partition's
 //! offsets are known. Pure: knows nothing of how offsets are asked for.
 
-use super::moment;
+use super::super::moment;
 
 /// Where to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

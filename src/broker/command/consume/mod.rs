@@ -5,7 +5,6 @@ mod assigned;
 mod group;
 
 mod bounds;
-mod moment;
 mod ranges;
 
 mod format;

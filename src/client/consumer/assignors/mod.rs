@@ -16,7 +16,8 @@ use bytes::Bytes;
 
 use super::partition::TopicPartition;
 
-pub(super) use protocol::{Subscription, decode_assignment, encode_assignment};
+pub(crate) use protocol::decode_assignment;
+pub(super) use protocol::{Subscription, encode_assignment};
 
 /// The generation of a member that is in no group.
 pub(super) const NO_GENERATION: i32 = -1;
