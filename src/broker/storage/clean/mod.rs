@@ -69,6 +69,11 @@ impl Log {
         bound: Offset,
     ) -> Result<Option<Cleanable>, StorageError> {
         let mut looked = None;
+        let bound = if crate::bugs::cleans_past_stable() {
+            self.log_end()
+        } else {
+            bound
+        };
         if self.state.uncleanable.get() {
             return Ok(None);
         }
@@ -134,7 +139,11 @@ impl Log {
             newest: &newest,
             end,
             now_ms: wall_ms,
-            delete_retention_ms: rules.delete_retention_ms,
+            delete_retention_ms: if crate::bugs::forgets_tombstones() {
+                0
+            } else {
+                rules.delete_retention_ms
+            },
             compression: rules.compression,
             last_of_producer,
         };
