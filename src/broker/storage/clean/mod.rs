@@ -188,9 +188,12 @@ impl Log {
         part: &Cleanable,
         cleaner: &Cleaner,
     ) -> Result<(KeyMap, Offset), StorageError> {
-        let keys_max = (part.end.0 - part.first_dirty.0).unsigned_abs();
+        let bases = self.bases_within(part.first_dirty, part.end);
+        // The first batch is noted as a whole, though the dirty part may begin within it.
+        let first = bases.first().map_or(part.first_dirty, |base| *base);
+        let keys_max = (part.end.0 - first.0).unsigned_abs();
         let mut newest = KeyMap::new(cleaner.dedupe_bytes, keys_max, hash());
-        for base in self.bases_within(part.first_dirty, part.end) {
+        for base in bases {
             let mut source = Source::new(self, base);
             while let Some((header, batch)) = source.next(&cleaner.budget).await? {
                 if header.last_offset() < part.first_dirty {
