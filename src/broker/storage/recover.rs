@@ -540,6 +540,12 @@ fn read_metadata(directory: &Path) -> Result<Option<Metadata>, String> {
     if metadata.is_none() && !unfinished() {
         return Err(format!("{METADATA} is missing or torn"));
     }
+    // A read may go to another place on the disk, and what lies there may be sound.
+    let named = |it: &Metadata| place::log_name(&it.topic_name, it.id);
+    let other = |it: &Metadata| directory.file_name() != Some(named(it).as_ref());
+    if metadata.as_ref().is_some_and(other) {
+        return Err(format!("{METADATA} is another log's"));
+    }
     Ok(metadata)
 }
 
