@@ -25,7 +25,6 @@ use super::checkpoint::{Checkpoint, RawHeader};
 use super::frame::{self, BLOCK, Commit, CommitHead, FrameHead, Kind, WalId};
 use super::place::{self, CHECKPOINT, DELETED, METADATA, Metadata, OLD};
 use super::scan;
-use super::state::block_floor;
 use super::{LogConfig, Settings, StorageError};
 
 /// What start-up found.
@@ -748,7 +747,7 @@ fn from_files(
     let checkpoint = place::read_small(&directory.join(CHECKPOINT))
         .map_err(|error| format!("{CHECKPOINT}: {error}"))?
         .and_then(|body| Checkpoint::decode(&body))
-        .filter(|checkpoint| fits(checkpoint, files));
+        .filter(|checkpoint| fits(checkpoint, files) && checkpoint.is_coherent());
     let checkpoint = match checkpoint {
         Some(checkpoint) => checkpoint,
         None => scan::rebuild(directory, files, metadata.log_start)?,
@@ -767,14 +766,11 @@ fn from_files(
     if !gone.is_empty() {
         remove_strays(directory, files, &kept);
     }
-    let (from, to) = (block_floor(checkpoint.position), checkpoint.position);
-    let path = super::append::segment_path(directory, checkpoint.segment, "log");
-    let bytes = scan::read_range(&path, from, to).map_err(|error| error.to_string())?;
-    let tail = match bytes {
-        bytes if bytes.is_empty() && from == 0 => Vec::new(),
+    let tail = match checkpoint.tail {
+        bytes if bytes.is_empty() && checkpoint.tail_start == 0 => Vec::new(),
         bytes => vec![Piece {
             segment: checkpoint.segment,
-            position: from,
+            position: checkpoint.tail_start,
             bytes,
         }],
     };
