@@ -158,9 +158,11 @@ pub(in super::super) fn recover(directory: &Path) -> io::Result<()> {
     }
     for list in lists {
         let replaced = place::read_small(&list)?.and_then(|body| decode(&body));
-        let Some(replaced) = replaced else {
-            fs::remove_file(&list)?;
-            continue;
+        let names = |replaced: &Vec<Offset>| segment_path(directory, replaced[0], SWAP) == list;
+        // It got its name when all of it was there: what it decided cannot be told any more.
+        let Some(replaced) = replaced.filter(names) else {
+            let what = format!("{} cannot be read", list.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         };
         let swapped = |ending| segment_path(directory, replaced[0], &format!("{ending}.{SWAP}"));
         let settled = !fs::exists(swapped("log"))?;
