@@ -534,7 +534,10 @@ fn read_metadata(directory: &Path) -> Result<Option<Metadata>, String> {
     let metadata = body.and_then(|body| Metadata::decode(&body));
     // A crash in the middle of making a log leaves an empty directory.
     let unfinished = || {
-        fs::remove_file(directory.join("partition.new")).is_ok() | fs::remove_dir(directory).is_ok()
+        // Under its name it is whole, so one that is there was finished.
+        !fs::exists(&path).unwrap_or(true)
+            && fs::remove_file(directory.join("partition.new")).is_ok()
+                | fs::remove_dir(directory).is_ok()
     };
     if metadata.is_none() && !unfinished() {
         return Err(format!("{METADATA} is missing or torn"));
