@@ -75,9 +75,11 @@ async fn retain(shard: &Shard, log: &Log, wall_ms: Option<i64>) {
             assert!(gone.log_start <= high_watermark, "past the high watermark");
             assert!(
                 gone.log_start <= highest,
-                "{:?}: retention takes all below {:?}, and only below {highest:?} it may",
+                "{:?}: retention takes all below {:?}, and only below {highest:?} it may: {asked:?}, {:?}, {:?}",
                 log.id(),
-                gone.log_start
+                gone.log_start,
+                known.policy,
+                known.batches.iter().find(|it| it.end > highest).map(|it| (it.appended_ms, it.max_timestamp)),
             );
             known.start = known.start.max(gone.log_start);
             known.start_asked = known.start_asked.max(gone.log_start);
@@ -118,9 +120,9 @@ async fn clean_log(shard: &Shard, log: &Log, cleaner: &Cleaner) {
         Ok(_) => return,
         Err(error) => return tolerate(shard, log, &error),
     };
-    // As the leader knows them.
     let (last_of_producer, number) = shard.with(log, |known| {
-        let producers = known.producers();
+        // Of what cannot be lost any more: a later batch may be, and what came before it is the last then.
+        let producers = known.producers_below(bound);
         let last = producers.iter().map(|it| (it.producer_id, it.last_offset));
         let clean_below = None;
         known.cleanings.push(Cleaning {

@@ -13,6 +13,8 @@ use crate::policy::Policy;
 #[derive(Debug, Default)]
 pub struct Ghost {
     pub logs: BTreeMap<PartitionId, GhostLog>,
+    /// Caches have been deleted or misread.
+    pub caches_lost: bool,
 }
 
 /// Whether a log must be there after a power cut.
@@ -41,6 +43,8 @@ pub struct GhostLog {
     /// Retention that was asked for and may have been cut off.
     pub retaining: Vec<Retaining>,
     pub cleanings: Vec<Cleaning>,
+    /// Of producers whose last batch lies below, nothing need be known any more.
+    pub forgotten_below: Offset,
     /// The last stable offset, while a transaction is open.
     pub stable: Option<Offset>,
 }
@@ -98,6 +102,7 @@ impl GhostLog {
             start_asked: Offset(0),
             retaining: Vec::new(),
             cleanings: Vec::new(),
+            forgotten_below: Offset(0),
             stable: None,
         }
     }
@@ -118,8 +123,13 @@ impl GhostLog {
 
     /// What is known of producers: a fold over the log (invariant 19).
     pub fn producers(&self) -> Producers {
+        self.producers_below(self.end())
+    }
+
+    /// The same of a part of the log.
+    pub fn producers_below(&self, end: Offset) -> Producers {
         let mut producers = Producers::new();
-        for batch in &self.batches {
+        for batch in self.batches.iter().filter(|batch| batch.end <= end) {
             if let Some((producer_id, base_sequence)) = batch.producer {
                 let summary = BatchSummary {
                     producer_id,

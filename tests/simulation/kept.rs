@@ -17,6 +17,7 @@ impl GhostLog {
     pub fn may_go(&self, asked: &Retaining) -> Offset {
         let mut after: i64 = self.batches.iter().map(|it| it.bytes.len() as i64).sum();
         let mut limit = self.start;
+        let newest = self.newest();
         for batch in &self.batches {
             after -= batch.bytes.len() as i64;
             if batch.end <= self.start {
@@ -24,7 +25,7 @@ impl GhostLog {
             }
             let rules = &self.policy.config.retention;
             let enough = rules.retention_bytes >= 0 && after >= rules.retention_bytes;
-            let goes = rules.deletes && (enough || self.is_expired(batch, asked.wall_ms));
+            let goes = rules.deletes && (enough || self.is_expired(batch, asked.wall_ms, &newest));
             if batch.end > asked.high_watermark || !goes {
                 break;
             }
@@ -33,15 +34,21 @@ impl GhostLog {
         limit
     }
 
-    /// Whether a batch is older than `retention.ms`.
-    fn is_expired(&self, batch: &GhostBatch, wall_ms: Option<i64>) -> bool {
+    /// Whether what may be left of a batch is older than `retention.ms`.
+    fn is_expired(&self, batch: &GhostBatch, wall_ms: Option<i64>, newest: &Newest) -> bool {
         let rules = &self.policy.config.retention;
         let Some(wall_ms) = wall_ms.filter(|_| rules.retention_ms >= 0) else {
             return false;
         };
+        // What a newer record has made superfluous may have been cleaned away.
+        let left = batch.records.iter();
+        let left = left.filter(|record| !newest.is_superseded(record, newest.bound));
+        let Some(max_timestamp) = left.map(|record| record.timestamp).max() else {
+            return true;
+        };
         let believed = 0..=wall_ms + rules.timestamp_after_ms_max;
-        let newest = if believed.contains(&batch.max_timestamp) {
-            batch.max_timestamp
+        let newest = if believed.contains(&max_timestamp) {
+            max_timestamp
         } else {
             batch.appended_ms
         };
@@ -53,7 +60,8 @@ impl GhostLog {
         let left = self.batches.iter().filter(|batch| batch.end > self.start);
         // A segment without timestamps is as old as its file, which may be younger than its records.
         let clock = self.policy.times == crate::policy::Times::Clock;
-        let expired = left.map(|batch| self.is_expired(batch, asked.wall_ms));
+        let nothing = Newest::default();
+        let expired = left.map(|batch| self.is_expired(batch, asked.wall_ms, &nothing));
         let rules = &self.policy.config.retention;
         rules.deletes
             && clock
@@ -165,6 +173,7 @@ impl GhostLog {
 }
 
 /// Where each key occurs, and how far cleaning may have come and has come.
+#[derive(Default)]
 struct Newest {
     bound: Offset,
     clean_below: Offset,

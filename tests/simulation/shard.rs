@@ -41,7 +41,7 @@ pub struct Life {
     pub end: End,
     /// Each life has its own, as each start elects a leader.
     pub epoch: LeaderEpoch,
-    /// Somebody has deleted indexes and checkpoints before.
+    /// Somebody has deleted indexes and checkpoints, or a start has misread them, some time before.
     pub caches_lost: bool,
 }
 
@@ -171,8 +171,9 @@ fn name(damaged: &Damaged) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// What is known of producers is a fold over the whole log (invariant 19).
-fn check_producers(known: &GhostLog, recovered: &RecoveredLog, life: Life) {
+/// What is known of producers is a fold over the whole log (invariant 19). Once its caches were deleted or
+/// misread, only those are known for sure of whom the log held something then.
+fn check_producers(known: &mut GhostLog, recovered: &RecoveredLog, life: Life) {
     let snapshot = &recovered.producer_snapshot;
     let mut found = if snapshot.is_empty() {
         Producers::new()
@@ -182,12 +183,13 @@ fn check_producers(known: &GhostLog, recovered: &RecoveredLog, life: Life) {
     for (batch, base) in recovered.batches_after_snapshot() {
         found.replay(Instant(0), &batch, base);
     }
+    if life.caches_lost {
+        known.forgotten_below = known.start;
+    }
     let last = |producers: &Producers| -> Vec<_> {
-        let each = producers
-            .iter()
-            .map(|it| (it.producer_id, it.last_sequence, it.last_offset));
-        // Without its caches a log tells of those producers only of whom it holds something.
-        each.filter(|(.., last)| !life.caches_lost || *last >= known.start)
+        let each = producers.iter();
+        let each = each.map(|it| (it.producer_id, it.last_sequence, it.last_offset));
+        each.filter(|(.., last)| *last >= known.forgotten_below)
             .collect()
     };
     assert_eq!(

@@ -121,10 +121,11 @@ impl Teller {
             2 => End::Misread,
             _ => End::PowerCut,
         };
-        let caches_lost = number > 0 && world.one_in(4);
-        if caches_lost {
+        let lose_caches = number > 0 && world.one_in(4);
+        if lose_caches {
             self.lose_caches();
         }
+        self.ghost.borrow_mut().caches_lost |= lose_caches || end == End::Misread;
         let now = world.operations();
         let at = now + 1 + world.below(OPERATIONS_MAX);
         let sweep = plan.fail_at.filter(|_| number == 0);
@@ -141,7 +142,7 @@ impl Teller {
         let life = Life {
             end,
             epoch,
-            caches_lost,
+            caches_lost: self.ghost.borrow().caches_lost,
         };
         if self.start(life) == Err(PowerCut) {
             let mut outcome = self.outcome.borrow_mut();
@@ -184,7 +185,7 @@ impl Teller {
         let life = Life {
             end: End::CleanStop,
             epoch: LeaderEpoch(plan.lives as i32),
-            caches_lost: true,
+            caches_lost: self.ghost.borrow().caches_lost,
         };
         for _ in 0..2 {
             let found = world.run_blocking(|| recover(Path::new(DATA), &settings()));

@@ -100,10 +100,10 @@ impl Disk {
         file.newest_single && file.newest.iter().any(meets)
     }
 
-    /// Fills `sector` with bytes of some place, of this file or another.
-    pub fn read_elsewhere(&self, sector: &mut [u8], random: &mut Random) {
-        let filled = self.files.iter().filter(|file| !file.visible.is_empty());
-        let filled: Vec<_> = filled.collect();
+    /// Fills `sector` with bytes of some place in one of these files.
+    pub fn read_elsewhere(&self, files: &[FileId], sector: &mut [u8], random: &mut Random) {
+        let filled = files.iter().map(|file| &self.files[*file]);
+        let filled: Vec<_> = filled.filter(|file| !file.visible.is_empty()).collect();
         let Some(file) = filled.get(random.below(filled.len().max(1) as u64) as usize) else {
             return;
         };

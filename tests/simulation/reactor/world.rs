@@ -660,11 +660,18 @@ impl World {
             Misread::Flipped => bytes[at] ^= 1 << self.below(8),
             Misread::Zeros => bytes[sector].fill(0),
             Misread::Elsewhere => {
+                let files = self.names().files();
                 let (disk, mut random) = (self.disk(), self.inner.random.borrow_mut());
-                disk.read_elsewhere(&mut bytes[sector], &mut random);
+                disk.read_elsewhere(&files, &mut bytes[sector], &mut random);
             }
         }
         self.inner.misreads.set(self.misreads() + 1);
+        if self.inner.told.get() {
+            eprintln!(
+                "       what was read went wrong: {how:?} at {}",
+                position + at
+            );
+        }
         self.inner.faults.borrow_mut().misread_at = None;
         bytes
     }
