@@ -49,9 +49,12 @@ pub(super) async fn carry_out(
             }
         }
     }
-    log.swapping.replace(None);
+    if result.is_ok() {
+        log.swapping.replace(None);
+    }
     behind::unlock(shared, log);
     if let (Err(error), true) = (&result, decided) {
+        // Readers go on with the file that is open: under the segment's name may still be an old one.
         // Half done on disk: only a start can tell what is there.
         shared.fail(error);
     }
