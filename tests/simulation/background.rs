@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use logic::ids::{Instant, Offset};
 use logic::log::retention::Clock;
+use reactor::world::Misread;
 use simulated::storage::{Budget, Cleaner, Log, StorageError};
 
 use crate::ghost::{Cleaning, Retaining};
@@ -24,6 +25,7 @@ const BYTES_PER_SECOND: [u64; 2] = [u64::MAX, 4 << 20];
 /// Begins it all.
 pub fn start(shard: &Rc<Shard>) {
     reactor::spawn(observe(shard.clone()));
+    shard.tasks.set(2);
     reactor::spawn(upkeep(shard.clone()));
     reactor::spawn(clean(shard.clone()));
 }
@@ -49,6 +51,7 @@ async fn upkeep(shard: Rc<Shard>) {
             retain(&shard, log, wall_ms).await;
         }
     }
+    shard.tasks.set(shard.tasks.get() - 1);
 }
 
 /// Lets old segments go, and sees that they may and, where that is certain, that they do.
@@ -95,21 +98,42 @@ async fn retain(shard: &Shard, log: &Log, wall_ms: Option<i64>) {
 }
 
 async fn clean(shard: Rc<Shard>) {
-    let cleaner = Cleaner {
-        dedupe_bytes: DEDUPE_BYTES[shard.world.below(2) as usize],
-        budget: Budget::new(BYTES_PER_SECOND[shard.world.below(2) as usize]),
-    };
+    let cleaner = cleaner(&shard);
     while going(&shard) {
         pause(&shard, 300).await;
         let logs = shard.logs.borrow().clone();
         for log in logs.iter().filter(|_| going(&shard)) {
-            clean_log(&shard, log, &cleaner).await;
+            clean_log(&shard, log, &cleaner, None).await;
         }
+    }
+    shard.tasks.set(shard.tasks.get() - 1);
+}
+
+fn cleaner(shard: &Shard) -> Cleaner {
+    Cleaner {
+        dedupe_bytes: DEDUPE_BYTES[shard.world.below(2) as usize],
+        budget: Budget::new(BYTES_PER_SECOND[shard.world.below(2) as usize]),
+    }
+}
+
+/// Cleans once more while nothing else reads, and a read goes wrong: what is copied wrongly would have a
+/// right checksum.
+pub async fn clean_misreading(shard: &Shard) {
+    shard.resting.set(true);
+    while shard.tasks.get() > 0 {
+        reactor::timer::sleep(Duration::from_millis(20)).await;
+    }
+    let cleaner = cleaner(shard);
+    let logs = shard.logs.borrow().clone();
+    for log in &logs {
+        let how = [Misread::Flipped, Misread::Elsewhere, Misread::Zeros];
+        let how = how[shard.world.below(3) as usize];
+        clean_log(shard, log, &cleaner, Some(how)).await;
     }
 }
 
 /// Cleans a log if it is due, and reads all of it afterwards.
-async fn clean_log(shard: &Shard, log: &Log, cleaner: &Cleaner) {
+async fn clean_log(shard: &Shard, log: &Log, cleaner: &Cleaner, misread: Option<Misread>) {
     let wall_ms = shard.world.wall_ms();
     let bound = shard.with(log, |known| {
         known.durable_is(log.durable());
@@ -132,18 +156,24 @@ async fn clean_log(shard: &Shard, log: &Log, cleaner: &Cleaner) {
         });
         (last.collect::<BTreeMap<_, _>>(), known.cleanings.len() - 1)
     });
-    let report = match log.clean(&part, wall_ms, &last_of_producer, cleaner).await {
-        Ok(Some(report)) => report,
-        Ok(None) => return,
+    if let Some(how) = misread {
+        shard.world.misread_next(how);
+    }
+    let cleaned = log.clean(&part, wall_ms, &last_of_producer, cleaner).await;
+    shard.world.end_misread();
+    match cleaned {
+        Ok(Some(report)) => {
+            shard.with(log, |known| {
+                known.cleanings[number].clean_below = Some(report.clean_below);
+            });
+            let mut outcome = shard.outcome.borrow_mut();
+            outcome.cleanings += 1;
+            outcome.cleaned_bytes += report.bytes_before.saturating_sub(report.bytes_after);
+        }
+        Ok(None) => {}
+        Err(StorageError::Damaged { .. }) if misread.is_some() => {}
         Err(error) => return tolerate(shard, log, &error),
-    };
-    shard.with(log, |known| {
-        known.cleanings[number].clean_below = Some(report.clean_below);
-    });
-    let mut outcome = shard.outcome.borrow_mut();
-    outcome.cleanings += 1;
-    outcome.cleaned_bytes += report.bytes_before - report.bytes_after.min(report.bytes_before);
-    drop(outcome);
+    }
     if let Err(error) = check_read(&shard.ghost, log, log.log_start()).await {
         tolerate(shard, log, &error);
     }
@@ -171,7 +201,7 @@ fn tolerate(shard: &Shard, log: &Log, error: &StorageError) {
 }
 
 fn going(shard: &Shard) -> bool {
-    !shard.stopping.get() && shard.storage.failed().is_none()
+    !shard.stopping.get() && !shard.resting.get() && shard.storage.failed().is_none()
 }
 
 async fn pause(shard: &Shard, ms: u64) {

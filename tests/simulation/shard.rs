@@ -53,6 +53,9 @@ pub struct Shard {
     pub logs: RefCell<Vec<Log>>,
     pub life: Life,
     pub stopping: Cell<bool>,
+    /// Nothing new is begun in the background, and so many of its tasks have not come to rest yet.
+    pub resting: Cell<bool>,
+    pub tasks: Cell<u32>,
     pub outcome: Rc<RefCell<Outcome>>,
     /// When somebody has set the wall clock, on the machine's own.
     pub clock_set_at: Cell<Option<u64>>,
@@ -102,6 +105,8 @@ pub async fn live_once(
         logs: RefCell::new(logs),
         life,
         stopping: Cell::new(false),
+        resting: Cell::new(false),
+        tasks: Cell::new(0),
         outcome,
         clock_set_at: Cell::new(None),
     });
@@ -110,6 +115,9 @@ pub async fn live_once(
         if let Err(error) = shard.act().await {
             return failed(error);
         }
+    }
+    if life.end == End::Misread {
+        background::clean_misreading(&shard).await;
     }
     shard.stop().await;
     match shard.storage.failed() {

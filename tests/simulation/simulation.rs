@@ -30,6 +30,8 @@ const TWICE: u64 = 16;
 /// A sweep ends after so many failures: more say nothing new.
 const FAILURES_MAX: u64 = 20;
 const LIVES: u64 = 4;
+/// Of what a bug was found by, so much is shown.
+const SAID_CHARS: usize = 110;
 /// What is asked for.
 struct Wanted {
     from: u64,
@@ -216,7 +218,7 @@ fn find_bugs(seeds: u64) -> bool {
         });
         all &= found.is_some();
         let (seed, said) = found.map_or(("none".to_owned(), String::new()), |(seed, said)| {
-            (seed.to_string(), said.chars().take(90).collect())
+            (seed.to_string(), said.chars().take(SAID_CHARS).collect())
         });
         println!("| {:?} | {seed} | {} |", bug, said.replace('\n', " "));
     }

@@ -285,6 +285,11 @@ impl World {
         self.inner.misreads.get()
     }
 
+    /// The next read goes wrong.
+    pub fn misread_next(&self, how: Misread) {
+        self.inner.faults.borrow_mut().misread_at = Some((0, how));
+    }
+
     /// Reads go right from now on.
     pub fn end_misread(&self) {
         self.inner.faults.borrow_mut().misread_at = None;
