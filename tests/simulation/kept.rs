@@ -61,12 +61,9 @@ impl GhostLog {
         // A segment without timestamps is as old as its file, which may be younger than its records.
         let clock = self.policy.times == crate::policy::Times::Clock;
         let nothing = Newest::default();
-        let expired = left.map(|batch| self.is_expired(batch, asked.wall_ms, &nothing));
+        let mut expired = left.map(|batch| self.is_expired(batch, asked.wall_ms, &nothing));
         let rules = &self.policy.config.retention;
-        rules.deletes
-            && clock
-            && asked.high_watermark == self.end()
-            && expired.fold(true, |a, b| a && b)
+        rules.deletes && clock && asked.high_watermark == self.end() && expired.all(|it| it)
     }
 
     /// Compares whole batches that were read with all that lies in `from..end`: what is missing may be
