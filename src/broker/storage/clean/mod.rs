@@ -179,7 +179,12 @@ impl Log {
         if matches!(*self.state.backing.borrow(), Backing::Files) {
             return Ok(());
         }
-        trim::checkpoint(&self.shared, &self.state).await
+        let settled = trim::checkpoint(&self.shared, &self.state).await;
+        if let Err(error @ StorageError::Io { .. }) = &settled {
+            // What a failed flush has lost a later one does not bring back.
+            self.shared.fail(error);
+        }
+        settled
     }
 
     /// Notes the keys of the dirty part as far as there is memory for them; says where that ends.
