@@ -9,7 +9,7 @@ use logic::log::header::BatchHeader;
 use wire::compression::Unfolding;
 use wire::records::Records;
 
-use crate::ghost::{GhostBatch, GhostLog, GhostRecord, Retaining};
+use crate::ghost::{Cleaning, GhostBatch, GhostLog, GhostRecord, Retaining};
 
 impl GhostLog {
     /// The highest offset up to which retention may take the log. As each batch is judged by itself, a
@@ -67,10 +67,12 @@ impl GhostLog {
     }
 
     /// Compares whole batches that were read with all that lies in `from..end`: what is missing may be
-    /// missing, what is there was appended just so, and what a cleaning was done with is gone.
-    pub fn compare(&self, from: Offset, end: Offset, read: &[Bytes]) {
+    /// missing, what is there was appended just so, and what a cleaning was done with before is gone.
+    pub fn compare(&self, (from, end): (Offset, Offset), before: &[Cleaning], read: &[Bytes]) {
         let mut read = read.iter().peekable();
-        let newest = self.newest();
+        let mut newest = self.newest();
+        let clean_below = before.iter().filter_map(|it| it.clean_below).max();
+        newest.clean_below = clean_below.unwrap_or_default();
         let wanted = self.batches.iter();
         for batch in wanted.filter(|batch| batch.end > from && batch.base < end) {
             let same = |bytes: &&Bytes| {
@@ -92,7 +94,7 @@ impl GhostLog {
                     Vec::new()
                 }
             };
-            self.judge(batch, &records, &newest);
+            self.judge(batch, before, &records, &newest);
         }
         if let Some(extra) = read.next() {
             let header = BatchHeader::read(extra).expect("a batch");
@@ -104,17 +106,24 @@ impl GhostLog {
     }
 
     /// What of a batch was read: all of it that had to be, and nothing that had to go.
-    fn judge(&self, batch: &GhostBatch, read: &[GhostRecord], newest: &Newest) {
+    fn judge(
+        &self,
+        batch: &GhostBatch,
+        before: &[Cleaning],
+        read: &[GhostRecord],
+        newest: &Newest,
+    ) {
         let mut read = read.iter().peekable();
         for record in &batch.records {
             if read.next_if(|it| *it == record).is_some() {
                 let left = newest.is_superseded(record, newest.clean_below);
                 assert!(!left, "{:?} was cleaned and is there", record.offset);
-                let left = record.value.is_none() && self.is_tombstone_over(record, true);
+                let left = record.value.is_none() && self.is_tombstone_over(record, before, true);
                 assert!(!left, "the tombstone {:?} outlives its time", record.offset);
             } else {
                 let superseded = newest.is_superseded(record, newest.bound);
-                let over = record.value.is_none() && self.is_tombstone_over(record, false);
+                let over = record.value.is_none()
+                    && self.is_tombstone_over(record, &self.cleanings, false);
                 assert!(superseded || over, "the record {:?} is gone", record.offset);
             }
         }
@@ -127,9 +136,14 @@ impl GhostLog {
 
     /// Whether a tombstone may have gone, or must have: cleaned once, and again when
     /// `delete.retention.ms` had passed since.
-    fn is_tombstone_over(&self, record: &GhostRecord, surely: bool) -> bool {
+    fn is_tombstone_over(
+        &self,
+        record: &GhostRecord,
+        cleanings: &[Cleaning],
+        surely: bool,
+    ) -> bool {
         let covers = |below: Offset| record.offset < below;
-        let covering = self.cleanings.iter().filter(|cleaning| {
+        let covering = cleanings.iter().filter(|cleaning| {
             let done = cleaning.clean_below.is_some_and(covers);
             if surely { done } else { covers(cleaning.bound) }
         });
@@ -152,10 +166,9 @@ impl GhostLog {
 
     fn newest(&self) -> Newest {
         let cleanings = self.cleanings.iter();
-        let clean_below = cleanings.clone().filter_map(|it| it.clean_below).max();
         let mut newest = Newest {
             bound: cleanings.map(|it| it.bound).max().unwrap_or_default(),
-            clean_below: clean_below.unwrap_or_default(),
+            clean_below: Offset(0),
             offsets: BTreeMap::new(),
         };
         if self.policy.compacts() {
@@ -169,7 +182,7 @@ impl GhostLog {
     }
 }
 
-/// Where each key occurs, and how far cleaning may have come and has come.
+/// Where each key occurs, and how far cleaning may have come and surely has.
 #[derive(Default)]
 struct Newest {
     bound: Offset,

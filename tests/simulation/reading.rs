@@ -11,7 +11,7 @@ use logic::log::header::BatchHeader;
 use reactor::Reactor;
 use simulated::storage::{Log, Read, ReadError, StorageError};
 
-use crate::ghost::Ghost;
+use crate::ghost::{Cleaning, Ghost};
 
 const READ_BYTES: usize = 20_000;
 
@@ -22,6 +22,8 @@ pub async fn check_read(
     from: Offset,
 ) -> Result<(), StorageError> {
     let end = log.log_end();
+    // What is done when the reading begins: a later cleaning comes before some of it only.
+    let before = ghost.borrow().logs[&log.id()].cleanings.clone();
     let mut batches: Vec<Bytes> = Vec::new();
     let mut offset = from;
     while offset < end {
@@ -30,7 +32,7 @@ pub async fn check_read(
             // Cleaning has left nothing more.
             Chunk::Nothing => break,
             // Retention was faster: what was read before it counts.
-            Chunk::BelowStart => return compare(ghost, log, (from, offset), &batches),
+            Chunk::BelowStart => return compare(ghost, log, (from, offset), &before, &batches),
         };
         split(&bytes, &mut batches);
         let last = batches.last().expect("a read gives a batch");
@@ -38,19 +40,20 @@ pub async fn check_read(
         assert!(header.end_offset() > offset, "reading goes on");
         offset = header.end_offset();
     }
-    compare(ghost, log, (from, end), &batches)
+    compare(ghost, log, (from, end), &before, &batches)
 }
 
 fn compare(
     ghost: &Rc<RefCell<Ghost>>,
     log: &Log,
-    (from, end): (Offset, Offset),
+    range: (Offset, Offset),
+    before: &[Cleaning],
     batches: &[Bytes],
 ) -> Result<(), StorageError> {
     let id = log.id();
     let ghost = ghost.borrow();
     let known = &ghost.logs[&id];
-    known.compare(from, end, batches);
+    known.compare(range, before, batches);
     for batch in batches {
         let header = BatchHeader::read(batch).expect("a batch");
         let (epoch, epoch_end) = log.epoch_end_offset(header.leader_epoch);
