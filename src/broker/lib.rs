@@ -22,4 +22,6 @@ pub mod shard;
 
 pub mod storage;
 
+mod bugs;
+
 pub mod consensus;

@@ -1,14 +1,20 @@
-//! What the disk must hold, known from outside: what was appended, what was said to be durable. Knows
-//! nothing of how storage does it.
+//! What the disk must hold, known from outside: what was appended, what was said to be durable, what retention
+//! and cleaning may have taken. Knows nothing of how storage does it: no segments, no files.
 
 use std::collections::BTreeMap;
 
-use logic::ids::{Offset, PartitionId};
+use bytes::Bytes;
+use logic::ids::{Instant, Offset, PartitionId};
+use logic::partition::producers::{BatchSummary, Producers};
+
+use crate::policy::Policy;
 
 /// All that was asked for and promised so far.
 #[derive(Debug, Default)]
 pub struct Ghost {
     pub logs: BTreeMap<PartitionId, GhostLog>,
+    /// Caches have been deleted or misread.
+    pub caches_lost: bool,
 }
 
 /// Whether a log must be there after a power cut.
@@ -26,6 +32,7 @@ pub enum Presence {
 #[derive(Debug)]
 pub struct GhostLog {
     pub presence: Presence,
+    pub policy: Policy,
     /// All batches ever appended and not lost, in order.
     pub batches: Vec<GhostBatch>,
     /// What was reported as durable.
@@ -33,8 +40,31 @@ pub struct GhostLog {
     /// The log's start as it was confirmed, and the highest that was asked for.
     pub start: Offset,
     pub start_asked: Offset,
-    /// The next sequence number of its one producer.
-    pub next_sequence: i32,
+    /// Retention that was asked for and may have been cut off.
+    pub retaining: Vec<Retaining>,
+    pub cleanings: Vec<Cleaning>,
+    /// Of producers whose last batch lies below, nothing need be known any more.
+    pub forgotten_below: Offset,
+    /// The last stable offset, while a transaction is open.
+    pub stable: Option<Offset>,
+}
+
+/// A look at what retention may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Retaining {
+    /// The wall clock, if it was to be believed.
+    pub wall_ms: Option<i64>,
+    pub high_watermark: Offset,
+}
+
+/// A cleaning that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Cleaning {
+    /// Nothing from here on was to be cleaned.
+    pub bound: Offset,
+    pub wall_ms: i64,
+    /// Below it no key is left twice, once it is said to be done.
+    pub clean_below: Option<Offset>,
 }
 
 /// A batch as it must be read back.
@@ -42,21 +72,38 @@ pub struct GhostLog {
 pub struct GhostBatch {
     pub base: Offset,
     pub end: Offset,
-    pub bytes: Vec<u8>,
-    /// Its first sequence number, if its producer is idempotent.
-    pub sequence: Option<i32>,
+    pub bytes: Bytes,
+    /// Its producer's id and its first sequence number, if its producer is idempotent.
+    pub producer: Option<(i64, i32)>,
+    pub records: Vec<GhostRecord>,
+    pub max_timestamp: i64,
+    /// The wall clock at its append.
+    pub appended_ms: i64,
+}
+
+/// A record of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GhostRecord {
+    pub offset: Offset,
+    pub timestamp: i64,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
 }
 
 impl GhostLog {
     /// A log that was asked for.
-    pub fn asked() -> Self {
+    pub fn asked(policy: Policy) -> Self {
         Self {
             presence: Presence::Asked,
+            policy,
             batches: Vec::new(),
             durable: Offset(0),
             start: Offset(0),
             start_asked: Offset(0),
-            next_sequence: 0,
+            retaining: Vec::new(),
+            cleanings: Vec::new(),
+            forgotten_below: Offset(0),
+            stable: None,
         }
     }
 
@@ -65,11 +112,36 @@ impl GhostLog {
         self.batches.last().map_or(Offset(0), |batch| batch.end)
     }
 
-    /// The bytes from the batch on that holds `from`, up to `end`.
-    pub fn bytes(&self, from: Offset, end: Offset) -> Vec<u8> {
-        let wanted = self.batches.iter();
-        let wanted = wanted.filter(|batch| batch.end > from && batch.base < end);
-        wanted.flat_map(|batch| batch.bytes.clone()).collect()
+    /// The next sequence number of a producer.
+    pub fn next_sequence(&self, id: i64) -> i32 {
+        let last = self.batches.iter().rev().find_map(|batch| {
+            let (producer, sequence) = batch.producer?;
+            (producer == id).then(|| sequence + (batch.end.0 - batch.base.0) as i32)
+        });
+        last.unwrap_or(0)
+    }
+
+    /// What is known of producers: a fold over the log (invariant 19).
+    pub fn producers(&self) -> Producers {
+        self.producers_below(self.end())
+    }
+
+    /// The same of a part of the log.
+    pub fn producers_below(&self, end: Offset) -> Producers {
+        let mut producers = Producers::new();
+        for batch in self.batches.iter().filter(|batch| batch.end <= end) {
+            if let Some((producer_id, base_sequence)) = batch.producer {
+                let summary = BatchSummary {
+                    producer_id,
+                    epoch: 0,
+                    base_sequence,
+                    record_count: (batch.end.0 - batch.base.0) as u32,
+                    timestamp: batch.max_timestamp,
+                };
+                producers.replay(Instant(0), &summary, batch.base);
+            }
+        }
+        producers
     }
 
     /// Notes what is said to be durable.
@@ -77,6 +149,12 @@ impl GhostLog {
         assert!(durable >= self.durable, "durable offsets never fall");
         assert!(durable <= self.end(), "what is durable was appended");
         self.durable = durable;
+    }
+
+    /// Where cleaning must stop: at what is durable, and at the last stable offset.
+    pub fn cleaning_bound(&self) -> Offset {
+        let stable = self.stable.unwrap_or(self.durable);
+        stable.min(self.durable)
     }
 
     /// Compares with what was found after a power cut, and goes on from there.
@@ -88,22 +166,20 @@ impl GhostLog {
         );
         let boundary = end == Offset(0) || self.batches.iter().any(|batch| batch.end == end);
         assert!(boundary, "the log ends at {end:?}, within a batch");
+        let highest = self.retaining.iter().map(|asked| self.may_go(asked)).max();
+        let highest = highest.map_or(self.start_asked, |it| it.max(self.start_asked));
         assert!(
-            (self.start..=self.start_asked).contains(&start),
-            "the log's start is {start:?}: {:?} was confirmed and {:?} asked for",
+            (self.start..=highest).contains(&start),
+            "the log's start is {start:?}: {:?} was confirmed and no more than {highest:?} asked for",
             self.start,
-            self.start_asked
         );
         self.batches.retain(|batch| batch.end <= end);
         self.presence = Presence::There;
         self.durable = end;
         self.start = start;
         self.start_asked = start;
-        let idempotent = self.batches.iter().rev();
-        let last = idempotent.filter_map(|batch| {
-            let records = (batch.end.0 - batch.base.0) as i32;
-            batch.sequence.map(|sequence| sequence + records)
-        });
-        self.next_sequence = last.into_iter().next().unwrap_or(0);
+        self.retaining.clear();
+        // Who had opened a transaction does so again.
+        self.stable = self.stable.map(|stable| stable.min(end));
     }
 }

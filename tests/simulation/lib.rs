@@ -6,3 +6,5 @@
 
 #[path = "../../src/broker/storage/mod.rs"]
 pub mod storage;
+
+mod bugs;

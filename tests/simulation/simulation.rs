@@ -3,37 +3,41 @@
 //!
 //! | argument | meaning |
 //! |---|---|
-//! | `--seeds N` | so many seeds, from `--from` on (0) |
+//! | `--seeds N` | so many seeds, from `--from` on (0), each twice |
 //! | `--seed N` | this one alone, every disk operation shown |
 //! | `--sweep N` | so many seeds, each once for every disk operation of its first life, which fails |
 //! | `--bugs N` | which of N seeds is the first to find each bug that is put in |
 
+mod background;
 mod ghost;
+mod kept;
+mod policy;
+mod producing;
+mod reading;
+mod shard;
 mod story;
 
+use std::collections::BTreeMap;
 use std::panic::{catch_unwind, set_hook};
 use std::process::ExitCode;
 
-use reactor::world::Bug;
+use reactor::bug::Bug;
 use story::{Outcome, Plan, live};
 
 const SEEDS: u64 = 200;
-/// Of so many seeds one is lived through twice, to see that it is the same story.
+/// Of so many seeds one is lived through twice in the gate, to see that it is the same story; otherwise all.
 const TWICE: u64 = 16;
 /// A sweep ends after so many failures: more say nothing new.
 const FAILURES_MAX: u64 = 20;
 const LIVES: u64 = 4;
-const BUGS: [Bug; 4] = [
-    Bug::AcknowledgeBeforeFlush,
-    Bug::ForgetDirectoryFlush,
-    Bug::AcknowledgeAfterError,
-    Bug::NoRename,
-];
-
+/// Of what a bug was found by, so much is shown.
+const SAID_CHARS: usize = 110;
 /// What is asked for.
 struct Wanted {
     from: u64,
     seeds: u64,
+    /// Of so many seeds one is lived through twice.
+    twice: u64,
     tell: bool,
     sweep: u64,
     bugs: u64,
@@ -61,6 +65,7 @@ fn wanted() -> Result<Wanted, String> {
     let mut wanted = Wanted {
         from: 0,
         seeds: SEEDS,
+        twice: TWICE,
         tell: false,
         sweep: 0,
         bugs: 0,
@@ -68,7 +73,10 @@ fn wanted() -> Result<Wanted, String> {
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let place = match argument.as_str() {
-            "--seeds" => &mut wanted.seeds,
+            "--seeds" => {
+                wanted.twice = 1;
+                &mut wanted.seeds
+            }
             "--from" => &mut wanted.from,
             "--sweep" => &mut wanted.sweep,
             "--bugs" => &mut wanted.bugs,
@@ -104,7 +112,7 @@ fn run(wanted: &Wanted) -> bool {
         let plan = Plan { tell, ..plan(seed) };
         let lived = catch_unwind(|| {
             let outcome = live(plan);
-            if seed % TWICE == 0 && !tell {
+            if seed % wanted.twice == 0 && !tell {
                 assert_eq!(live(plan), outcome, "the same seed is the same story");
             }
             outcome
@@ -117,16 +125,38 @@ fn run(wanted: &Wanted) -> bool {
             }
         }
     }
+    sum_up(&all, failed);
+    failed == 0
+}
+
+fn sum_up(all: &[Outcome], failed: usize) {
     let sum = |part: fn(&Outcome) -> u64| all.iter().map(part).sum::<u64>();
     println!(
-        "{} seeds, {failed} failed: {} disk operations, {} power cuts, {} failed operations, {} batches left",
+        "{} seeds, {failed} failed: {} disk operations, {} power cuts, {} lives ended by a failed operation, \
+         {} reads gone wrong",
         all.len() + failed,
         sum(|it| it.operations),
         sum(|it| it.power_cuts),
         sum(|it| it.failures),
-        sum(|it| it.appended),
+        sum(|it| it.misreads),
     );
-    failed == 0
+    println!(
+        "{} batches left; retention took {} segments, {} cleanings {} bytes, {} logs were deleted",
+        sum(|it| it.appended),
+        sum(|it| it.retained),
+        sum(|it| it.cleanings),
+        sum(|it| it.cleaned_bytes),
+        sum(|it| it.deleted),
+    );
+    let mut cut_at = BTreeMap::<&str, u64>::new();
+    for (kind, times) in all.iter().flat_map(|it| &it.cut_at) {
+        *cut_at.entry(kind).or_default() += times;
+    }
+    let kinds: Vec<_> = cut_at
+        .iter()
+        .map(|(kind, times)| format!("{kind} {times}"))
+        .collect();
+    println!("the power went at: {}", kinds.join(", "));
 }
 
 /// Fails each disk operation of a seed's first life in turn.
@@ -173,7 +203,7 @@ fn find_bugs(seeds: u64) -> bool {
     let mut all = true;
     println!("| bug | first seed that finds it | by |");
     println!("|---|---|---|");
-    for bug in BUGS {
+    for bug in Bug::ALL {
         let found = (0..seeds).find_map(|seed| {
             let plan = Plan {
                 bug: Some(bug),
@@ -188,7 +218,7 @@ fn find_bugs(seeds: u64) -> bool {
         });
         all &= found.is_some();
         let (seed, said) = found.map_or(("none".to_owned(), String::new()), |(seed, said)| {
-            (seed.to_string(), said.chars().take(90).collect())
+            (seed.to_string(), said.chars().take(SAID_CHARS).collect())
         });
         println!("| {:?} | {seed} | {} |", bug, said.replace('\n', " "));
     }

@@ -421,17 +421,19 @@ impl LogState {
             .all(|older| older.complete)
     }
 
-    /// The state of this moment. The tail goes along unless the files hold it.
-    pub fn checkpoint(&self, with_tail: bool) -> Checkpoint {
+    /// The state of this moment. What the files do not hold durably goes along; when they hold all, the last
+    /// partial block: recovery goes on with it and could not tell by a part of a batch whether it is sound.
+    pub fn checkpoint(&self, files_hold_all: bool) -> Checkpoint {
         let log = self.log.borrow();
         let active = log.active();
         let flushed = self.unsealed.borrow().back().map_or(0, |at| at.flushed);
-        let (tail_start, tail) = if with_tail {
-            let slices = self.tail.borrow().slices(active.base, flushed, active.size);
-            (flushed, concat(&slices))
+        let tail_start = if files_hold_all {
+            block_floor(active.size)
         } else {
-            (block_floor(active.size), Bytes::new())
+            flushed
         };
+        let tail = self.tail.borrow();
+        let tail = concat(&tail.slices(active.base, tail_start, active.size));
         let producers = self.producers.borrow();
         let (snapshot, after) = match &producers.source {
             Some(source) => (source(), Vec::new()),
@@ -458,7 +460,7 @@ impl LogState {
             self.can_checkpoint(),
             "a checkpoint while an older segment is not in its file"
         );
-        let checkpoint = self.checkpoint(true);
+        let checkpoint = self.checkpoint(false);
         let payload = Bytes::from(checkpoint.encode());
         let head = FrameHead {
             kind: Kind::Checkpoint,

@@ -410,7 +410,7 @@ async fn finish_locked(shared: &Shared, log: &LogState) -> Result<(), StorageErr
     }
     write_indexes(shared, log, base).await?;
     let path = log.directory.join(place::CHECKPOINT);
-    let checkpoint = log.checkpoint(false).encode();
+    let checkpoint = log.checkpoint(true).encode();
     place::write_small(&shared.reactor, &path, &checkpoint)
         .await
         .map_err(|source| StorageError::io("write", &path, source))

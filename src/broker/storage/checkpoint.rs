@@ -36,7 +36,7 @@ pub struct Checkpoint {
     pub after: Vec<RawHeader>,
     /// Where `tail` begins in the active segment: a multiple of 4 KiB.
     pub tail_start: u32,
-    /// The active segment's bytes from `tail_start` to `position`; empty in a file.
+    /// The active segment's bytes from `tail_start` to `position`.
     pub tail: Bytes,
 }
 

@@ -93,7 +93,7 @@ impl Log {
         if want.offset >= want.max_offset {
             return Ok(Read::Empty);
         }
-        let Some(located) = log.locate(want.offset) else {
+        let Some(located) = log.locate(indexed(want.offset)) else {
             return Ok(Read::Empty);
         };
         let Some(segment) = log.segment(located.segment) else {
@@ -160,7 +160,7 @@ impl Log {
         if !matches!(read, Read::Lookup) {
             return Ok(read);
         }
-        let Some(located) = self.state.log.borrow().locate(offset) else {
+        let Some(located) = self.state.log.borrow().locate(indexed(offset)) else {
             return Ok(Read::Empty);
         };
         if located.unindexed {
@@ -170,7 +170,7 @@ impl Log {
                 return Ok(read);
             }
         }
-        let located = self.state.log.borrow().locate(offset);
+        let located = self.state.log.borrow().locate(indexed(offset));
         let mut place = located.map(|located| (located.segment, located.position));
         while let Some((segment, position)) = place {
             let found = self.find(segment, position, |at| at.last_offset() >= offset);
@@ -333,6 +333,11 @@ impl Log {
     fn page_file(&self, base: Offset) -> Result<PageFile, StorageError> {
         page_file(&self.state, base)
     }
+}
+
+/// The offset that indexes are asked for.
+fn indexed(offset: Offset) -> Offset {
+    Offset(offset.0 + i64::from(crate::bugs::looks_one_off()))
 }
 
 fn page_file(state: &Rc<LogState>, base: Offset) -> Result<PageFile, StorageError> {

@@ -25,7 +25,6 @@ use super::checkpoint::{Checkpoint, RawHeader};
 use super::frame::{self, BLOCK, Commit, CommitHead, FrameHead, Kind, WalId};
 use super::place::{self, CHECKPOINT, DELETED, METADATA, Metadata, OLD};
 use super::scan;
-use super::state::block_floor;
 use super::{LogConfig, Settings, StorageError};
 
 /// What start-up found.
@@ -193,7 +192,7 @@ pub fn recover(data_dir: &Path, _settings: &Settings) -> Result<Recovery, Storag
     collect(data_dir, folded, &mut recovery)?;
     for wal in old {
         let unused = wal.users.load(Ordering::Acquire) == 0;
-        if unused {
+        if unused || crate::bugs::recovers_once() {
             place::remove_wal(&wal.directory);
         }
     }
@@ -535,10 +534,19 @@ fn read_metadata(directory: &Path) -> Result<Option<Metadata>, String> {
     let metadata = body.and_then(|body| Metadata::decode(&body));
     // A crash in the middle of making a log leaves an empty directory.
     let unfinished = || {
-        fs::remove_file(directory.join("partition.new")).is_ok() | fs::remove_dir(directory).is_ok()
+        // Under its name it is whole, so one that is there was finished.
+        !fs::exists(&path).unwrap_or(true)
+            && fs::remove_file(directory.join("partition.new")).is_ok()
+                | fs::remove_dir(directory).is_ok()
     };
     if metadata.is_none() && !unfinished() {
         return Err(format!("{METADATA} is missing or torn"));
+    }
+    // A read may go to another place on the disk, and what lies there may be sound.
+    let named = |it: &Metadata| place::log_name(&it.topic_name, it.id);
+    let other = |it: &Metadata| directory.file_name() != Some(named(it).as_ref());
+    if metadata.as_ref().is_some_and(other) {
+        return Err(format!("{METADATA} is another log's"));
     }
     Ok(metadata)
 }
@@ -742,7 +750,7 @@ fn from_files(
     let checkpoint = place::read_small(&directory.join(CHECKPOINT))
         .map_err(|error| format!("{CHECKPOINT}: {error}"))?
         .and_then(|body| Checkpoint::decode(&body))
-        .filter(|checkpoint| fits(checkpoint, files));
+        .filter(|checkpoint| fits(checkpoint, files) && checkpoint.is_coherent());
     let checkpoint = match checkpoint {
         Some(checkpoint) => checkpoint,
         None => scan::rebuild(directory, files, metadata.log_start)?,
@@ -761,14 +769,11 @@ fn from_files(
     if !gone.is_empty() {
         remove_strays(directory, files, &kept);
     }
-    let (from, to) = (block_floor(checkpoint.position), checkpoint.position);
-    let path = super::append::segment_path(directory, checkpoint.segment, "log");
-    let bytes = scan::read_range(&path, from, to).map_err(|error| error.to_string())?;
-    let tail = match bytes {
-        bytes if bytes.is_empty() && from == 0 => Vec::new(),
+    let tail = match checkpoint.tail {
+        bytes if bytes.is_empty() && checkpoint.tail_start == 0 => Vec::new(),
         bytes => vec![Piece {
             segment: checkpoint.segment,
-            position: from,
+            position: checkpoint.tail_start,
             bytes,
         }],
     };

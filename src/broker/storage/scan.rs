@@ -4,7 +4,6 @@
 use std::io;
 use std::path::Path;
 
-use bytes::Bytes;
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, CHECKSUM_START, HEADER_BYTES, NoHeader};
 use reactor::blocking::FileExt;
@@ -14,6 +13,10 @@ use super::LogConfig;
 use super::append::segment_path;
 use super::checkpoint::Checkpoint;
 use super::recover::SegmentFile;
+use super::state::block_floor;
+
+/// What is read at once to see whether only zeros follow.
+const ZEROS_READ_BYTES: usize = 64 << 10;
 
 /// A log's state from its segments alone. Every byte of the files must be part of a batch whose
 /// checksum is right, up to zeros at the end of the last one.
@@ -32,7 +35,7 @@ pub(super) fn rebuild(
         let path = segment_path(directory, file.base, "log");
         let wrong = |what: String| format!("{}: {what}", path.display());
         let source = File::open(&path).map_err(|error| wrong(error.to_string()))?;
-        let mut at = 0;
+        let (mut at, mut tail) = (0, Vec::new());
         while let Some((header, batch)) = batch_at(&source, at, file.len).map_err(wrong)? {
             if header.base_offset < segment.end {
                 return Err(wrong(format!("offsets fall at position {at}")));
@@ -45,6 +48,9 @@ pub(super) fn rebuild(
                 checkpoint.after.push(*raw);
             }
             at += u64::from(header.len);
+            tail.extend_from_slice(&batch);
+            let partial = segment.size - block_floor(segment.size);
+            tail.drain(..tail.len() - partial as usize);
         }
         let last = files.last().is_some_and(|last| last.base == file.base);
         if !last && at < file.len {
@@ -56,6 +62,8 @@ pub(super) fn rebuild(
         checkpoint.created_ms = segment.created_ms;
         checkpoint.first_timestamp = segment.first_timestamp;
         checkpoint.max_timestamp = segment.max_timestamp;
+        checkpoint.tail_start = block_floor(segment.size);
+        checkpoint.tail = tail.into();
     }
     Ok(checkpoint)
 }
@@ -74,7 +82,7 @@ fn batch_at(source: &File, at: u64, len: u64) -> Result<Option<(BatchHeader, Vec
         .map_err(io)?;
     let header = match BatchHeader::read(&head) {
         Ok(header) => header,
-        Err(NoHeader::Zeros) => return Ok(None),
+        Err(NoHeader::Zeros) if only_zeros(source, at, len).map_err(io)? => return Ok(None),
         Err(_) => return Err(wrong("no batch")),
     };
     if header.len as usize > rest {
@@ -88,12 +96,18 @@ fn batch_at(source: &File, at: u64, len: u64) -> Result<Option<(BatchHeader, Vec
     Ok(Some((header, batch)))
 }
 
-/// Bytes of a file; empty for an empty range, whether or not there is a file.
-pub(super) fn read_range(path: &Path, from: u32, to: u32) -> io::Result<Bytes> {
-    if from == to {
-        return Ok(Bytes::new());
+/// Whether a file holds nothing but zeros from a position on.
+fn only_zeros(source: &File, from: u64, len: u64) -> io::Result<bool> {
+    let mut piece = vec![0; ZEROS_READ_BYTES];
+    let mut at = from;
+    while at < len {
+        let rest = usize::try_from(len - at).unwrap_or(usize::MAX);
+        let piece = &mut piece[..ZEROS_READ_BYTES.min(rest)];
+        source.read_exact_at(piece, at)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += piece.len() as u64;
     }
-    let mut bytes = vec![0; (to - from) as usize];
-    File::open(path)?.read_exact_at(&mut bytes, u64::from(from))?;
-    Ok(Bytes::from(bytes))
+    Ok(true)
 }

@@ -19,14 +19,19 @@ pub fn detached(work: impl FnOnce() + Send + 'static) {
     current().spawn(async move { work() });
 }
 
-/// When a file was changed is not simulated so far back.
-pub fn set_modified(_path: &std::path::Path, _time: std::time::SystemTime) -> std::io::Result<()> {
+/// Says when a file was changed.
+pub fn set_modified(path: &std::path::Path, time: std::time::SystemTime) -> std::io::Result<()> {
+    let world = current();
+    let file = world.names().file(path)?;
+    let since = time.duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
+    world.disk().set_changed_at(file, nanos);
     Ok(())
 }
 
-/// There is always room, unless an operation is told to fail.
+/// What the machine says is free.
 pub fn free_bytes(_path: &std::path::Path) -> std::io::Result<u64> {
-    Ok(u64::MAX)
+    Ok(current().free_bytes())
 }
 
 /// Reading at a position without moving one's own.
@@ -48,6 +53,8 @@ pub mod fs {
 
     use bytes::Bytes;
 
+    use crate::buffer::ALIGNMENT as BLOCK;
+    use crate::bug::Bug;
     use crate::disk::FileId;
     use crate::names::Node;
     use crate::world::{Given, Operation, current};
@@ -280,6 +287,10 @@ pub mod fs {
         let len = current().disk().len(id);
         bytes.resize(len, 0);
         file.read_exact(&mut bytes)?;
+        if crate::bug::is_in(Bug::TruncateAtFirstZero) {
+            let zeros = bytes.chunks_exact(BLOCK).position(|it| it == [0; BLOCK]);
+            bytes.truncate(zeros.map_or(len, |block| block * BLOCK));
+        }
         Ok(bytes)
     }
 

@@ -2,6 +2,7 @@
 //! names are `names`' affair.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -46,7 +47,14 @@ struct File {
     placed: Vec<bool>,
     changes: VecDeque<(u64, Change)>,
     next_change: u64,
+    /// By the wall clock, in nanoseconds.
     changed_at: u64,
+    /// Room was allocated ahead of what is in it.
+    extended: bool,
+    /// What the last flush has covered is there once only, with nothing yet that says it was: a
+    /// write-ahead log's newest commits.
+    newest_single: bool,
+    newest: Vec<Range<usize>>,
 }
 
 /// All files.
@@ -56,9 +64,12 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes an empty file.
-    pub fn create(&mut self) -> FileId {
-        self.files.push(File::default());
+    /// Makes an empty file. With `newest_single` nothing on the disk vouches for what its last flush covered.
+    pub fn create(&mut self, newest_single: bool) -> FileId {
+        self.files.push(File {
+            newest_single,
+            ..File::default()
+        });
         self.files.len() - 1
     }
 
@@ -70,6 +81,37 @@ impl Disk {
     /// When a file was last changed.
     pub fn changed_at(&self, file: FileId) -> u64 {
         self.files[file].changed_at
+    }
+
+    /// By whoever changes it without writing.
+    pub fn set_changed_at(&mut self, file: FileId, at: u64) {
+        self.files[file].changed_at = at;
+    }
+
+    /// Whether room was allocated ahead.
+    pub fn is_extended(&self, file: FileId) -> bool {
+        self.files[file].extended
+    }
+
+    /// Whether these bytes are there once only, with nothing that says what they were.
+    pub fn has_single_copy(&self, file: FileId, range: &Range<usize>) -> bool {
+        let file = &self.files[file];
+        let meets = |it: &Range<usize>| it.start < range.end && range.start < it.end;
+        file.newest_single && file.newest.iter().any(meets)
+    }
+
+    /// Fills `sector` with bytes of some place in one of these files.
+    pub fn read_elsewhere(&self, files: &[FileId], sector: &mut [u8], random: &mut Random) {
+        let filled = files.iter().map(|file| &self.files[*file]);
+        let filled: Vec<_> = filled.filter(|file| !file.visible.is_empty()).collect();
+        let Some(file) = filled.get(random.below(filled.len().max(1) as u64) as usize) else {
+            return;
+        };
+        let sectors = file.visible.len().div_ceil(SECTOR) as u64;
+        let from = random.below(sectors) as usize * SECTOR;
+        let there = &file.visible[from..];
+        let len = there.len().min(sector.len());
+        sector[..len].copy_from_slice(&there[..len]);
     }
 
     /// What a reader gets: fewer bytes at the file's end.
@@ -114,6 +156,13 @@ impl Disk {
         file.note(Change::Length(len));
     }
 
+    /// Room is allocated ahead: the file is at least so long.
+    pub fn extend(&mut self, file: FileId, len: usize, now: u64) {
+        let longer = len.max(self.len(file));
+        self.set_len(file, longer, now);
+        self.files[file].extended = true;
+    }
+
     /// What a flush that begins now will cover.
     pub fn flush_begins(&self, file: FileId) -> u64 {
         self.files[file].next_change
@@ -122,6 +171,7 @@ impl Disk {
     /// A flush that covers all changes before this one is complete.
     pub fn flushed(&mut self, file: FileId, before: u64) {
         let file = &mut self.files[file];
+        let mut covered = Vec::new();
         while file.changes.front().is_some_and(|(at, _)| *at < before) {
             let Some((_, change)) = file.changes.pop_front() else {
                 break;
@@ -134,6 +184,7 @@ impl Disk {
                     done: true,
                 } => {
                     let end = position + bytes.len();
+                    covered.push(position..end);
                     file.set_durable_len(file.durable.len().max(end));
                     file.durable[position..end].copy_from_slice(&bytes);
                     let sectors = position / SECTOR..end.div_ceil(SECTOR);
@@ -141,6 +192,9 @@ impl Disk {
                 }
                 Change::Write { done: false, .. } => {}
             }
+        }
+        if !covered.is_empty() {
+            file.newest = covered;
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::buffer::ALIGNMENT;
+use crate::bug::Bug;
 use crate::disk::FileId;
 use crate::world::{Given, Operation, Reactor, current};
 
@@ -65,14 +66,29 @@ impl DirectFile {
                 && buffer.len().is_multiple_of(ALIGNMENT);
             assert!(aligned, "a write of an unaligned buffer");
         }
+        let (position, buffers) = self.with_block_before(position as usize, buffers);
         let write = Operation::Write {
             file: self.file,
-            position: position as usize,
+            position,
             checksum: checksum(&buffers),
             buffers,
             flush,
         };
         current().submit(write).await.map(drop)
+    }
+
+    /// With [`Bug::PartialBlockRewrite`] what lies before comes first.
+    fn with_block_before(&self, position: usize, mut buffers: Vec<Bytes>) -> (usize, Vec<Bytes>) {
+        let before = position.saturating_sub(ALIGNMENT);
+        if crate::bug::is_in(Bug::PartialBlockRewrite) && before < position {
+            let world = current();
+            let block = Bytes::copy_from_slice(world.disk().read(self.file, before, ALIGNMENT));
+            if block.len() == ALIGNMENT {
+                buffers.insert(0, block);
+                return (before, buffers);
+            }
+        }
+        (position, buffers)
     }
 
     /// Flushes the file's data and what is needed to read it back.

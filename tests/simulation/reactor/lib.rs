@@ -6,6 +6,7 @@
 //! | [`world`] | who runs next: tasks, disk operations, timers |
 //! | [`disk`] | what is on the disk, what only in its cache, what a power cut leaves |
 //! | [`names`] | directories, and which of their entries survive |
+//! | [`bug`] | what can be put in to see that it is found |
 //! | [`file`](mod@file), [`blocking`], [`timer`] | the doors |
 //!
 //! The faults, and why a broker must survive each of them:
@@ -18,6 +19,9 @@
 //! - A directory's changes are lost from some change on until the directory is flushed.
 //! - Any operation may fail with EIO or ENOSPC. A failed write may have written any of its sectors; after a
 //!   failed flush what it should have covered stays readable and never reaches the disk.
+//! - A read gives a flipped bit, or a sector of zeros or of another place, once: cables and controllers do
+//!   that. Not of what a write-ahead log's last flush covered: it is there once only, and nothing tells a
+//!   commit that was damaged from one that was torn by the power cut.
 //! - Operations in flight complete in any order, and tasks that are ready run in any order.
 
 #[path = "../../../src/reactor/buffer.rs"]
@@ -26,6 +30,7 @@ pub mod buffer;
 pub mod local;
 
 pub mod blocking;
+pub mod bug;
 pub mod disk;
 pub mod file;
 pub mod names;

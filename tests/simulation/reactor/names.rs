@@ -67,6 +67,16 @@ impl Names {
         }
     }
 
+    /// All files that have a name.
+    pub fn files(&self) -> Vec<FileId> {
+        let nodes = self.directories.iter().flat_map(|it| it.visible.values());
+        let file = |node: &Node| match node {
+            Node::File(file) => Some(*file),
+            Node::Directory(_) => None,
+        };
+        nodes.filter_map(file).collect()
+    }
+
     fn directory(&self, path: &Path) -> io::Result<usize> {
         match self.find(path)? {
             Node::Directory(directory) => Ok(directory),

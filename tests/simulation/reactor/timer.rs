@@ -11,9 +11,9 @@ pub fn monotonic_nanos() -> u64 {
     current().now()
 }
 
-/// Milliseconds since 1970 on a clock that was right when the machine was made.
+/// Milliseconds since 1970 on a clock that somebody may set.
 pub fn wall_clock_ms() -> i64 {
-    1_700_000_000_000 + i64::try_from(current().now() / 1_000_000).unwrap_or(i64::MAX)
+    current().wall_ms()
 }
 
 /// Waits for so long.

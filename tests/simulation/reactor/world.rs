@@ -14,7 +14,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 
-use crate::disk::{Disk, FileId, Survival};
+use crate::bug::Bug;
+use crate::disk::{Disk, FileId, SECTOR, Survival};
 use crate::names::Names;
 use crate::random::Random;
 
@@ -22,6 +23,9 @@ use crate::random::Random;
 const STEP_NANOS_MAX: u64 = 20_000;
 /// Steps after which a run is taken for one that never ends.
 const STEPS_MAX: u64 = 3_000_000;
+
+/// What the wall clock says when the machine is made.
+const WALL_MS: i64 = 1_700_000_000_000;
 
 /// The power went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,21 +40,21 @@ pub struct Faults {
     pub fail_at: Option<u64>,
     /// With ENOSPC instead of EIO.
     pub full: bool,
-    /// Bugs to have: see [`Bug`].
+    /// The first read from this operation on gives other bytes than are there.
+    pub misread_at: Option<(u64, Misread)>,
+    /// A bug to have.
     pub bug: Option<Bug>,
 }
 
-/// A bug in how the disk is used, put in to see that it is found.
+/// How a read goes wrong without saying so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// A write counts as flushed once it is complete.
-    AcknowledgeBeforeFlush,
-    /// Directories are never flushed.
-    ForgetDirectoryFlush,
-    /// A failed write or flush is taken for a success.
-    AcknowledgeAfterError,
-    /// Small files are written in place instead of being renamed.
-    NoRename,
+pub enum Misread {
+    /// One bit is not what was written.
+    Flipped,
+    /// A sector is that of another place.
+    Elsewhere,
+    /// A sector is all zeros.
+    Zeros,
 }
 
 /// A disk operation.
@@ -123,6 +127,11 @@ struct Inner {
     operations: Cell<u64>,
     steps: Cell<u64>,
     trace: Cell<u64>,
+    /// How far the wall clock is ahead of the machine's own, in ms since 1970.
+    wall_ms: Cell<i64>,
+    free_bytes: Cell<u64>,
+    misreads: Cell<u64>,
+    last_operation: Cell<&'static str>,
     /// Operations on the disk are shown as they end.
     told: Cell<bool>,
 }
@@ -202,6 +211,10 @@ impl World {
             operations: Cell::new(0),
             steps: Cell::new(0),
             trace: Cell::new(0xcbf2_9ce4_8422_2325),
+            wall_ms: Cell::new(WALL_MS),
+            free_bytes: Cell::new(u64::MAX),
+            misreads: Cell::new(0),
+            last_operation: Cell::new("nothing"),
             told: Cell::new(false),
         };
         let world = Self {
@@ -244,6 +257,47 @@ impl World {
     /// Nanoseconds since the machine was made.
     pub fn now(&self) -> u64 {
         self.inner.now.get()
+    }
+
+    /// Milliseconds since 1970, by the wall clock.
+    pub fn wall_ms(&self) -> i64 {
+        let passed = i64::try_from(self.now() / 1_000_000).unwrap_or(i64::MAX);
+        self.inner.wall_ms.get().saturating_add(passed)
+    }
+
+    /// Sets the wall clock forward.
+    pub fn set_wall_clock_forward(&self, ms: i64) {
+        self.inner.wall_ms.set(self.inner.wall_ms.get() + ms);
+    }
+
+    /// Bytes that are free on the disk, as far as one asks: writes find room nevertheless.
+    pub fn free_bytes(&self) -> u64 {
+        self.inner.free_bytes.get()
+    }
+
+    /// From now on so many are.
+    pub fn set_free_bytes(&self, bytes: u64) {
+        self.inner.free_bytes.set(bytes);
+    }
+
+    /// Reads that gave other bytes than were there.
+    pub fn misreads(&self) -> u64 {
+        self.inner.misreads.get()
+    }
+
+    /// The next read goes wrong.
+    pub fn misread_next(&self, how: Misread) {
+        self.inner.faults.borrow_mut().misread_at = Some((0, how));
+    }
+
+    /// Reads go right from now on.
+    pub fn end_misread(&self) {
+        self.inner.faults.borrow_mut().misread_at = None;
+    }
+
+    /// What kind of operation ended last.
+    pub fn last_operation(&self) -> &'static str {
+        self.inner.last_operation.get()
     }
 
     pub(crate) fn bug(&self, bug: Bug) -> bool {
@@ -366,6 +420,8 @@ impl World {
         drop(random);
         inner.faults.borrow_mut().power_cut_at = None;
         inner.faults.borrow_mut().fail_at = None;
+        inner.faults.borrow_mut().misread_at = None;
+        inner.free_bytes.set(u64::MAX);
     }
 
     fn is_cut(&self) -> bool {
@@ -473,7 +529,8 @@ impl World {
 
     fn count(&self, operation: &Operation) {
         self.inner.operations.set(self.operations() + 1);
-        let (kind, a, b) = operation.digest();
+        let ((kind, name), a, b) = operation.digest();
+        self.inner.last_operation.set(name);
         self.note(kind);
         self.note(a);
         self.note(b);
@@ -540,7 +597,7 @@ impl World {
                 let mut position = *position;
                 for bytes in buffers {
                     self.disk()
-                        .write(*file, position, bytes.clone(), self.now());
+                        .write(*file, position, bytes.clone(), self.wall_nanos());
                     position += bytes.len();
                 }
                 Ok(Given::Nothing)
@@ -552,12 +609,14 @@ impl World {
                 Ok(Given::Nothing)
             }
             Operation::SetLength { file, len } => {
-                self.disk().set_len(*file, *len, self.now());
+                if self.bug(Bug::TrustFileLength) && self.disk().is_extended(*file) {
+                    return Ok(Given::Nothing);
+                }
+                self.disk().set_len(*file, *len, self.wall_nanos());
                 Ok(Given::Nothing)
             }
             Operation::Extend { file, len } => {
-                let longer = (*len).max(self.disk().len(*file));
-                self.disk().set_len(*file, longer, self.now());
+                self.disk().extend(*file, *len, self.wall_nanos());
                 Ok(Given::Nothing)
             }
             Operation::Read {
@@ -565,8 +624,9 @@ impl World {
                 position,
                 len,
             } => {
-                let bytes = Bytes::copy_from_slice(self.disk().read(*file, *position, *len));
-                Ok(Given::Bytes(bytes))
+                let bytes = self.disk().read(*file, *position, *len).to_vec();
+                let bytes = self.misread(*file, *position, bytes);
+                Ok(Given::Bytes(bytes.into()))
             }
             Operation::FlushDirectory(path) => {
                 if self.bug(Bug::ForgetDirectoryFlush) {
@@ -586,12 +646,53 @@ impl World {
         }
     }
 
+    /// The bytes that are read, or others when a read is to go wrong.
+    fn misread(&self, file: FileId, position: usize, mut bytes: Vec<u8>) -> Vec<u8> {
+        let wanted = self.inner.faults.borrow().misread_at;
+        let due = wanted.filter(|(at, _)| self.operations() >= *at);
+        let Some((_, how)) = due.filter(|_| !bytes.is_empty()) else {
+            return bytes;
+        };
+        let at = self.below(bytes.len() as u64) as usize;
+        let begins = (position + at) / SECTOR * SECTOR;
+        let ends = begins + SECTOR - position;
+        let sector = begins.saturating_sub(position)..ends.min(bytes.len());
+        let single = position + sector.start..position + sector.end;
+        if self.disk().has_single_copy(file, &single) {
+            return bytes;
+        }
+        match how {
+            Misread::Flipped => bytes[at] ^= 1 << self.below(8),
+            Misread::Zeros => bytes[sector].fill(0),
+            Misread::Elsewhere => {
+                let files = self.names().files();
+                let (disk, mut random) = (self.disk(), self.inner.random.borrow_mut());
+                disk.read_elsewhere(&files, &mut bytes[sector], &mut random);
+            }
+        }
+        self.inner.misreads.set(self.misreads() + 1);
+        if self.inner.told.get() {
+            eprintln!(
+                "       what was read went wrong: {how:?} at {}",
+                position + at
+            );
+        }
+        self.inner.faults.borrow_mut().misread_at = None;
+        bytes
+    }
+
+    pub(crate) fn wall_nanos(&self) -> u64 {
+        let set = self.inner.wall_ms.get().unsigned_abs() * 1_000_000;
+        set + self.now()
+    }
+
     /// Opens a file, or makes it.
     pub(crate) fn open(&self, path: &std::path::Path, create: bool) -> io::Result<FileId> {
         let found = self.names().file(path);
         match found {
             Err(error) if error.kind() == io::ErrorKind::NotFound && create => {
-                let file = self.disk().create();
+                let single = path.extension().is_some_and(|ending| ending == "extent");
+                let file = self.disk().create(single);
                 self.names().set(path, file)?;
                 Ok(file)
             }
@@ -606,8 +707,8 @@ impl World {
             && self.bug(Bug::NoRename)
         {
             let bytes = Bytes::copy_from_slice(self.disk().read(old, 0, usize::MAX));
-            self.disk().set_len(new, bytes.len(), self.now());
-            self.disk().write(new, 0, bytes, self.now());
+            self.disk().set_len(new, bytes.len(), self.wall_nanos());
+            self.disk().write(new, 0, bytes, self.wall_nanos());
             return self.names().remove(from);
         }
         self.names().rename(from, to)
@@ -636,32 +737,36 @@ impl World {
 }
 
 impl Operation {
-    fn digest(&self) -> (u64, u64, u64) {
+    fn digest(&self) -> ((u64, &'static str), u64, u64) {
         let name = |path: &PathBuf| u64::from(crc32c::crc32c(path.as_os_str().as_encoded_bytes()));
         match self {
-            Self::Open { path, .. } => (1, name(path), 0),
+            Self::Open { path, .. } => ((1, "open"), name(path), 0),
             Self::Write {
                 file,
                 position,
                 checksum,
                 ..
             } => (
-                2,
+                (2, "write"),
                 *file as u64 ^ (*position as u64) << 20,
                 u64::from(*checksum),
             ),
-            Self::Flush { file, before } => (3, *file as u64, *before),
-            Self::SetLength { file, len } => (4, *file as u64, *len as u64),
-            Self::Extend { file, len } => (5, *file as u64, *len as u64),
+            Self::Flush { file, before } => ((3, "flush"), *file as u64, *before),
+            Self::SetLength { file, len } => ((4, "set length"), *file as u64, *len as u64),
+            Self::Extend { file, len } => ((5, "allocate"), *file as u64, *len as u64),
             Self::Read {
                 file,
                 position,
                 len,
-            } => (6, *file as u64 ^ (*position as u64) << 20, *len as u64),
-            Self::FlushDirectory(path) => (7, name(path), 0),
-            Self::MakeDirectory(path) => (8, name(path), 0),
-            Self::Rename(from, to) => (9, name(from), name(to)),
-            Self::Remove(path) => (10, name(path), 0),
+            } => (
+                (6, "read"),
+                *file as u64 ^ (*position as u64) << 20,
+                *len as u64,
+            ),
+            Self::FlushDirectory(path) => ((7, "flush directory"), name(path), 0),
+            Self::MakeDirectory(path) => ((8, "make directory"), name(path), 0),
+            Self::Rename(from, to) => ((9, "rename"), name(from), name(to)),
+            Self::Remove(path) => ((10, "remove"), name(path), 0),
         }
     }
 }

@@ -69,6 +69,11 @@ impl Log {
         bound: Offset,
     ) -> Result<Option<Cleanable>, StorageError> {
         let mut looked = None;
+        let bound = if crate::bugs::cleans_past_stable() {
+            self.log_end()
+        } else {
+            bound
+        };
         if self.state.uncleanable.get() {
             return Ok(None);
         }
@@ -134,7 +139,11 @@ impl Log {
             newest: &newest,
             end,
             now_ms: wall_ms,
-            delete_retention_ms: rules.delete_retention_ms,
+            delete_retention_ms: if crate::bugs::forgets_tombstones() {
+                0
+            } else {
+                rules.delete_retention_ms
+            },
             compression: rules.compression,
             last_of_producer,
         };
@@ -170,7 +179,12 @@ impl Log {
         if matches!(*self.state.backing.borrow(), Backing::Files) {
             return Ok(());
         }
-        trim::checkpoint(&self.shared, &self.state).await
+        let settled = trim::checkpoint(&self.shared, &self.state).await;
+        if let Err(error @ StorageError::Io { .. }) = &settled {
+            // What a failed flush has lost a later one does not bring back.
+            self.shared.fail(error);
+        }
+        settled
     }
 
     /// Notes the keys of the dirty part as far as there is memory for them; says where that ends.
@@ -179,9 +193,12 @@ impl Log {
         part: &Cleanable,
         cleaner: &Cleaner,
     ) -> Result<(KeyMap, Offset), StorageError> {
-        let keys_max = (part.end.0 - part.first_dirty.0).unsigned_abs();
+        let bases = self.bases_within(part.first_dirty, part.end);
+        // The first batch is noted as a whole, though the dirty part may begin within it.
+        let first = bases.first().map_or(part.first_dirty, |base| *base);
+        let keys_max = (part.end.0 - first.0).unsigned_abs();
         let mut newest = KeyMap::new(cleaner.dedupe_bytes, keys_max, hash());
-        for base in self.bases_within(part.first_dirty, part.end) {
+        for base in bases {
             let mut source = Source::new(self, base);
             while let Some((header, batch)) = source.next(&cleaner.budget).await? {
                 if header.last_offset() < part.first_dirty {

@@ -49,9 +49,12 @@ pub(super) async fn carry_out(
             }
         }
     }
-    log.swapping.replace(None);
+    if result.is_ok() {
+        log.swapping.replace(None);
+    }
     behind::unlock(shared, log);
     if let (Err(error), true) = (&result, decided) {
+        // Readers go on with the file that is open: under the segment's name may still be an old one.
         // Half done on disk: only a start can tell what is there.
         shared.fail(error);
     }
@@ -158,9 +161,11 @@ pub(in super::super) fn recover(directory: &Path) -> io::Result<()> {
     }
     for list in lists {
         let replaced = place::read_small(&list)?.and_then(|body| decode(&body));
-        let Some(replaced) = replaced else {
-            fs::remove_file(&list)?;
-            continue;
+        let names = |replaced: &Vec<Offset>| segment_path(directory, replaced[0], SWAP) == list;
+        // It got its name when all of it was there: what it decided cannot be told any more.
+        let Some(replaced) = replaced.filter(names) else {
+            let what = format!("{} cannot be read", list.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         };
         let swapped = |ending| segment_path(directory, replaced[0], &format!("{ending}.{SWAP}"));
         let settled = !fs::exists(swapped("log"))?;
