@@ -123,7 +123,9 @@ fn tagged_fields_of_later_versions_are_passed_over() {
     );
     let read = GroupRecord::decode(&key, Some(&value));
     assert_eq!(read, Ok(Some(consumer(current()))));
-    let key = consumer(ConsumerRecord::Metadata(None)).encode_key().unwrap();
+    let key = consumer(ConsumerRecord::Metadata(None))
+        .encode_key()
+        .unwrap();
     let value = b"\0\0\0\0\0\x03\x02\0\x08\0\0\0\0\0\0\x01\x02\x01\x08\0\0\0\0\0\0\0\x01";
     let read = GroupRecord::decode(&key, Some(&Bytes::from_static(value)));
     let expected = MetadataValue {
