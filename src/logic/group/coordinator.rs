@@ -3,21 +3,20 @@
 //! does with a request.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
 use super::Settings;
+use super::consumer::heartbeat;
 #[cfg(test)]
 use super::consumer::state::State;
 use super::consumer::topics::{Topic, Topics};
-use super::consumer::{JOIN, heartbeat};
-use super::request::{Description, Join, ListedGroup, Refusal, Reply, Request, Token};
+use super::dispatch::without_group;
+use super::request::{ListedGroup, Reply, Request, Token};
 use super::state::Group;
 use super::turn::{Appends, InFlight, Then, Turn};
 use crate::ids::{Instant, Timestamp, TopicId};
@@ -364,18 +363,7 @@ impl Coordinator {
         let told = error.map(told);
         match then {
             Then::Commit { token, results } => {
-                let told = match error {
-                    Some(AppendError::TooLarge) => Some(ErrorCode::InvalidCommitOffsetSize),
-                    _ => told,
-                };
-                let result = |it| {
-                    if it == ErrorCode::None {
-                        told.unwrap_or(it)
-                    } else {
-                        it
-                    }
-                };
-                let reply = Reply::Commit(results.into_iter().map(result).collect());
+                let reply = commit_reply(results, error);
                 effects.push(Effect::Reply { token, reply });
             }
             Then::Answer {
@@ -476,96 +464,17 @@ impl Coordinator {
     }
 }
 
-impl Group {
-    fn take(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
-        if self.is_of_consumers() {
-            return self.take_as_consumers(token, request, turn);
-        }
-        match request {
-            Request::ConsumerHeartbeat(request) => self.consumer_heartbeat(token, request, turn),
-            Request::Join(request) => self.join(token, request, turn),
-            Request::Sync(request) => self.sync(token, request, turn),
-            Request::Heartbeat(request) => self.heartbeat(token, &request, turn),
-            Request::Leave(request) => self.leave(token, &request, turn),
-            Request::Commit(request) => self.commit(token, request, turn),
-            Request::FetchOffsets(request) => {
-                let found = self.fetch_offsets(request.topics.as_deref());
-                turn.reply(token, Reply::FetchOffsets(Ok(found)));
-            }
-            Request::DeleteOffsets(_, topics) => self.delete_offsets(token, &topics, turn),
-            Request::Describe(_) => turn.reply(token, Reply::Describe(Ok(self.describe()))),
-            Request::DescribeConsumers(_) => {
-                turn.reply(token, request.refused(ErrorCode::GroupIdNotFound));
-            }
-            Request::Delete(_) => self.delete(token, turn),
-        }
-    }
-
-    /// The same of a group of consumers by the new protocol.
-    fn take_as_consumers(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
-        match request {
-            Request::ConsumerHeartbeat(request) => self.consumer_heartbeat(token, request, turn),
-            Request::Join(request) => self.join_in_place_of_consumers(token, request, turn),
-            Request::Sync(_) | Request::Heartbeat(_) => {
-                turn.reply(token, request.refused(ErrorCode::UnknownMemberId));
-            }
-            Request::Leave(_) | Request::Delete(_) => self.queue(token, request, turn),
-            Request::Commit(request) => self.commit(token, request, turn),
-            Request::FetchOffsets(request) => {
-                let checked = match &request.member {
-                    Some((member_id, epoch)) => self.check_member_epoch(member_id, *epoch),
-                    None => Ok(()),
-                };
-                let found = checked.map(|()| self.fetch_offsets(request.topics.as_deref()));
-                turn.reply(token, Reply::FetchOffsets(found));
-            }
-            Request::DeleteOffsets(_, topics) => self.delete_offsets(token, &topics, turn),
-            Request::Describe(_) => turn.reply(token, Reply::Describe(Ok(Description::dead()))),
-            Request::DescribeConsumers(_) => {
-                let reply = Reply::DescribeConsumers(self.describe_consumers(turn));
-                turn.reply(token, reply);
-            }
-        }
-    }
-
-    /// A group of consumers that has none left may become one by the classic protocol.
-    fn join_in_place_of_consumers(&mut self, token: Token, request: Join, turn: &mut Turn<'_>) {
-        let Some(records) = self.make_room() else {
-            let error = ErrorCode::InconsistentGroupProtocol;
-            return turn.reply(token, Request::Join(request).refused(error));
-        };
-        turn.append(self.partition, &self.id, records, Then::Nothing);
-        self.join(token, request, turn);
-    }
-}
-
-/// The answer about a group that does not exist; none where the request makes one.
-fn without_group(request: &Request) -> Option<Reply> {
-    Some(match request {
-        Request::Join(join) if join.identity.member_id.is_empty() => return None,
-        Request::Commit(commit) if commit.generation < 0 => return None,
-        Request::Commit(commit) => request.refused(commit.unknown_group),
-        Request::ConsumerHeartbeat(heartbeat) if heartbeat.epoch == JOIN => return None,
-        Request::ConsumerHeartbeat(heartbeat) => {
-            let text = format!("Group {} not found.", heartbeat.group);
-            let refusal = Refusal::new(ErrorCode::GroupIdNotFound, text);
-            Reply::ConsumerHeartbeat(Err(refusal))
-        }
-        Request::Join(_) | Request::Sync(_) | Request::Heartbeat(_) => {
-            request.refused(ErrorCode::UnknownMemberId)
-        }
-        Request::Leave(leave) => {
-            Reply::Leave(Ok(vec![ErrorCode::UnknownMemberId; leave.members.len()]))
-        }
-        Request::FetchOffsets(fetch) => {
-            let nothing = Group::new(&fetch.group, 0).fetch_offsets(fetch.topics.as_deref());
-            Reply::FetchOffsets(Ok(nothing))
-        }
-        Request::Describe(_) => Reply::Describe(Ok(Description::dead())),
-        Request::DescribeConsumers(_) | Request::DeleteOffsets(..) | Request::Delete(_) => {
-            request.refused(ErrorCode::GroupIdNotFound)
-        }
-    })
+/// The answer to a commit: each item's own error, or what became of the append.
+fn commit_reply(results: Vec<ErrorCode>, error: Option<AppendError>) -> Reply {
+    let error = error.map(|error| match error {
+        AppendError::TooLarge => ErrorCode::InvalidCommitOffsetSize,
+        other => told(other),
+    });
+    let result = |it| match error {
+        Some(error) if it == ErrorCode::None => error,
+        _ => it,
+    };
+    Reply::Commit(results.into_iter().map(result).collect())
 }
 
 /// A failed append as Kafka tells it.

@@ -6,6 +6,7 @@
 pub mod coordinator;
 pub mod request;
 
+mod dispatch;
 mod durable;
 mod state;
 mod turn;
