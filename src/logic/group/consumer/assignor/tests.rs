@@ -109,6 +109,15 @@ fn uniform_gives_everybody_as_much_and_moves_as_little_as_it_can() {
 }
 
 #[test]
+fn uniform_leaves_nobody_with_two_more_than_another() {
+    let mut group = members(1, &[T]);
+    share(Assignor::Uniform, &mut group, &[(T, 2)]);
+    group.extend(members(2, &[T]).pop());
+    share(Assignor::Uniform, &mut group, &[(T, 2)]);
+    assert_eq!(counts(&group), [1, 1]);
+}
+
+#[test]
 fn uniform_evens_out_what_different_subscriptions_allow() {
     let mut group = members(4, &[T, U]);
     group[0].topics.remove(&U);
