@@ -406,3 +406,29 @@ fn an_empty_group_changes_its_kind_and_keeps_its_offsets() {
     bench.reload();
     assert_eq!(bench.state(), "Stable", "it is a classic one again");
 }
+
+#[test]
+fn offsets_of_topics_that_members_read_stay_and_an_empty_group_is_forgotten_in_time() {
+    let mut bench = bench();
+    let mut a = client("a");
+    settle(&mut bench, &mut [&mut a]);
+    let token = bench.commit("a", a.epoch, 5);
+    assert_eq!(bench.committed(token), ErrorCode::None);
+    let delete = Request::DeleteOffsets(GROUP.into(), vec![("t".into(), vec![0])]);
+    let token = bench.ask(delete);
+    let subscribed = vec![vec![ErrorCode::GroupSubscribedToTopic]];
+    let refused = Some(Reply::DeleteOffsets(Ok(subscribed)));
+    assert_eq!(bench.answer(token), refused);
+    let retention_ms = settings().retention_ms.unsigned_abs();
+    for _ in 0..2 * retention_ms / (SESSION_MS / 2) {
+        bench.pass(SESSION_MS / 2);
+        a.beat(&mut bench).expect("lives");
+    }
+    assert_eq!(bench.offset(), Some(5), "it is read");
+    a.leave(&mut bench, -1).expect("leaves");
+    bench.pass(settings().retention_check_interval_ms);
+    assert_eq!(bench.offset(), None, "nobody has committed for long");
+    assert_eq!(bench.coordinator.list().0, []);
+    bench.reload();
+    assert_eq!(bench.coordinator.list().0, []);
+}
