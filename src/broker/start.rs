@@ -10,7 +10,7 @@ use logic::group;
 
 use crate::command::banner::Banner;
 use crate::command::machine::Machine;
-use crate::config::Settings;
+use crate::config::{Settings, rules};
 use crate::data_dir::DataDir;
 use crate::serve::{self, Opened, Plan, Threads};
 use crate::shard::Limits;
@@ -83,6 +83,13 @@ fn group_limits(settings: &Settings) -> GroupLimits {
             retention_ms: i64::from(offsets.retention_minutes) * 60_000,
             retention_check_interval_ms: offsets.retention_check_interval_ms,
             memory_bytes_max: groups.memory_bytes,
+            consumer: group::ConsumerSettings {
+                session_timeout_ms: groups.consumer_session_timeout_ms.unsigned_abs().into(),
+                heartbeat_interval_ms: groups.consumer_heartbeat_interval_ms,
+                size_max: groups.consumer_max_size,
+                // The list was checked with the settings.
+                assignors: rules::assignors(&groups.consumer_assignors).unwrap_or_default(),
+            },
         },
         topic_partitions: offsets.topic_num_partitions,
         topic_segment_bytes: offsets.topic_segment_bytes,

@@ -1,16 +1,21 @@
 //! What the topic `__consumer_offsets` holds: keys and values of committed offsets and of groups, in
 //! Kafka's own formats. Knows nothing of what the records add up to.
 
+mod consumer;
 mod fields;
 #[cfg(test)]
 mod tests;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+pub use consumer::{
+    Assignment, ConsumerRecord, ConsumerValue, CurrentValue, MemberState, MetadataValue,
+    RegularExpressionValue, TargetMetadataValue, TopicUuid,
+};
 pub use fields::Malformed;
 use fields::{Fields, put_bytes, put_nullable, put_string};
 
-/// Versions of keys, which tell what a record is about. Others belong to later kinds of groups.
+/// Versions of keys, which tell what a record is about. Others belong to other kinds of groups.
 const OFFSET_KEY_LEGACY: i16 = 0;
 const OFFSET_KEY: i16 = 1;
 const GROUP_KEY: i16 = 2;
@@ -39,12 +44,19 @@ pub enum GroupRecord {
         /// What was committed.
         value: Option<OffsetValue>,
     },
-    /// A group with its members, as of its last assignment.
+    /// A group by the classic protocol with its members, as of its last assignment.
     Group {
         /// The group's id.
         group: String,
         /// Its state.
         value: Option<GroupValue>,
+    },
+    /// A part of a group by the new consumer protocol (KIP-848).
+    Consumer {
+        /// The group's id.
+        group: String,
+        /// Which part, and what it is.
+        record: ConsumerRecord,
     },
 }
 
@@ -105,7 +117,9 @@ impl GroupRecord {
     /// The id of the group that it is about.
     pub fn group(&self) -> &str {
         match self {
-            Self::Offset { group, .. } | Self::Group { group, .. } => group,
+            Self::Offset { group, .. }
+            | Self::Group { group, .. }
+            | Self::Consumer { group, .. } => group,
         }
     }
 
@@ -128,6 +142,7 @@ impl GroupRecord {
                 out.put_i16(GROUP_KEY);
                 put_string(&mut out, group)?;
             }
+            Self::Consumer { group, record } => record.encode_key(group, &mut out)?,
         }
         Some(out.freeze())
     }
@@ -146,11 +161,13 @@ impl GroupRecord {
             Self::Offset { value: None, .. } | Self::Group { value: None, .. } => {
                 return Some(None);
             }
+            Self::Consumer { record, .. } if record.is_tombstone() => return Some(None),
+            Self::Consumer { record, .. } => record.encode_value(&mut out),
         }
         Some(Some(out.freeze()))
     }
 
-    /// Reads a record. `Ok(None)` is one about something that classic groups do not have.
+    /// Reads a record. `Ok(None)` is one about something that is not known here.
     ///
     /// # Errors
     /// The bytes are not what Kafka writes.
@@ -168,7 +185,11 @@ impl GroupRecord {
                 group: key.string()?,
                 value: value.map(GroupValue::decode).transpose()?,
             },
-            _ => return Ok(None),
+            _ => {
+                let value = value.map(Fields::new);
+                let found = ConsumerRecord::decode(kind, &mut key, value)?;
+                return Ok(found.map(|(group, record)| Self::Consumer { group, record }));
+            }
         };
         Ok(Some(record))
     }
@@ -232,11 +253,7 @@ impl GroupValue {
         let protocol = from.nullable_string()?;
         let leader = from.nullable_string()?;
         let state_timestamp = if version >= 2 { from.i64()? } else { -1 };
-        let mut members = Vec::new();
-        // Not reserved ahead: the count is only believed as far as there are bytes.
-        for _ in 0..from.count()? {
-            members.push(MemberValue::decode(&mut from, version)?);
-        }
+        let members = from.array(|from| MemberValue::decode(from, version))?;
         Ok(Self {
             protocol_type,
             generation,

@@ -132,6 +132,10 @@ fn without_later_fields(mut response: Response, version: i16) -> Response {
             data.ongoing_txn_producer_id = -1;
             data.ongoing_txn_producer_epoch = -1;
         }
+        Response::ConsumerGroupDescribe(data) if version < 1 => {
+            let members = data.groups.iter_mut().flat_map(|it| &mut it.members);
+            members.for_each(|member| member.member_type = -1);
+        }
         Response::DescribeCluster(data) => {
             if version < 1 {
                 data.endpoint_type = 1;
@@ -185,6 +189,7 @@ pub fn error_response(header: &RequestHeader, error: ErrorCode) -> Option<Bytes>
 }
 
 fn top_level_error(api: ApiKey, version: i16, code: i16) -> Option<Response> {
+    use messages::consumer_group_heartbeat_response::ConsumerGroupHeartbeatResponseData;
     use messages::describe_cluster_response::DescribeClusterResponseData;
     use messages::describe_log_dirs_response::DescribeLogDirsResponseData;
     use messages::fetch_response::FetchResponseData;
@@ -239,6 +244,9 @@ fn top_level_error(api: ApiKey, version: i16, code: i16) -> Option<Response> {
             .with_error_code(code)
             .into(),
         ApiKey::OffsetDelete => OffsetDeleteResponseData::default()
+            .with_error_code(code)
+            .into(),
+        ApiKey::ConsumerGroupHeartbeat => ConsumerGroupHeartbeatResponseData::default()
             .with_error_code(code)
             .into(),
         ApiKey::DescribeCluster => DescribeClusterResponseData::default()

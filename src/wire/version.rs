@@ -59,6 +59,8 @@ macro_rules! for_each_api {
             OffsetDelete, offset_delete_request::OffsetDeleteRequestData, offset_delete_response::OffsetDeleteResponseData, 0, 0;
             DescribeCluster, describe_cluster_request::DescribeClusterRequestData, describe_cluster_response::DescribeClusterResponseData, 0, 2;
             DescribeProducers, describe_producers_request::DescribeProducersRequestData, describe_producers_response::DescribeProducersResponseData, 0, 0;
+            ConsumerGroupHeartbeat, consumer_group_heartbeat_request::ConsumerGroupHeartbeatRequestData, consumer_group_heartbeat_response::ConsumerGroupHeartbeatResponseData, 0, 1;
+            ConsumerGroupDescribe, consumer_group_describe_request::ConsumerGroupDescribeRequestData, consumer_group_describe_response::ConsumerGroupDescribeResponseData, 0, 1;
             DescribeTopicPartitions, describe_topic_partitions_request::DescribeTopicPartitionsRequestData, describe_topic_partitions_response::DescribeTopicPartitionsResponseData, 0, 0;
         }
     };

@@ -30,6 +30,17 @@ pub fn identity(member_id: &KafkaString, instance_id: Option<&KafkaString>) -> I
     }
 }
 
+/// What the client calls itself.
+pub fn client_id(context: &Context) -> String {
+    let client_id = context.header.client_id.as_ref();
+    client_id.map_or(String::new(), |it| it.as_str().to_owned())
+}
+
+/// The client's address as Kafka writes it.
+pub fn client_host(context: &Context) -> String {
+    format!("/{}", context.client.peer.ip())
+}
+
 /// A topic's name, where a request may say its id instead (KIP-848); an unknown id is an error, while
 /// a name stands for itself.
 pub fn topic_name(

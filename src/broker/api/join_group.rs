@@ -7,7 +7,7 @@ use wire::messages::join_group_response::{JoinGroupResponseData, JoinGroupRespon
 use wire::response::Response;
 use wire::{ErrorCode, KafkaString};
 
-use super::groups::{ask, identity, text};
+use super::groups::{ask, client_host, client_id, identity, text};
 use super::{Context, Handled};
 
 /// From this version on a member says how long a rebalance may wait for it.
@@ -29,12 +29,11 @@ pub async fn handle(context: &Context, request: JoinGroupRequestData) -> Handled
         let response = JoinGroupResponseData::default().with_error_code(refused);
         return context.reply(&Response::JoinGroup(response));
     }
-    let client_id = context.header.client_id.as_ref();
     let join = Join {
         identity: identity(&request.member_id, request.group_instance_id.as_ref()),
         group: request.group_id.as_str().to_owned(),
-        client_id: client_id.map_or(String::new(), |it| it.as_str().to_owned()),
-        client_host: format!("/{}", context.client.peer.ip()),
+        client_id: client_id(context),
+        client_host: client_host(context),
         session_timeout_ms: request.session_timeout_ms,
         rebalance_timeout_ms: if version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT {
             request.rebalance_timeout_ms

@@ -11,9 +11,6 @@ use super::groups::text;
 use super::{Context, Handled};
 use crate::shard::mail::{Answer, Ask, ShardId};
 
-/// What all groups are (KIP-848 has others).
-const CLASSIC: &str = "classic";
-
 /// Answers one request.
 pub async fn handle(context: &Context, request: ListGroupsRequestData) -> Handled {
     let shard = &context.shard;
@@ -29,9 +26,9 @@ pub async fn handle(context: &Context, request: ListGroupsRequestData) -> Handle
         any_loading |= loading;
     }
     let states = &request.states_filter;
-    let wanted = |group: &Found| allows(states, group.state);
-    let classic = allows(&request.types_filter, CLASSIC);
-    let listed = groups.into_iter().filter(|it| classic && wanted(it));
+    let types = &request.types_filter;
+    let wanted = |group: &Found| allows(states, group.state) && allows(types, group.group_type);
+    let listed = groups.into_iter().filter(wanted);
     let error = if any_loading {
         ErrorCode::CoordinatorLoadInProgress
     } else {
@@ -54,5 +51,5 @@ fn row(group: Found) -> ListedGroup {
         .with_group_id(text(group.group))
         .with_protocol_type(text(group.protocol_type))
         .with_group_state(KafkaString::from_static(group.state))
-        .with_group_type(KafkaString::from_static(CLASSIC))
+        .with_group_type(KafkaString::from_static(group.group_type))
 }

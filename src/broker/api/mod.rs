@@ -29,6 +29,9 @@ mod join_group;
 mod leave_group;
 mod sync_group;
 
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
+
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
@@ -215,6 +218,12 @@ async fn dispatch_group(context: Context, request: Request) -> Handled {
         Request::SyncGroup(request) => sync_group::handle(&context, request).await,
         Request::Heartbeat(request) => heartbeat::handle(&context, request).await,
         Request::LeaveGroup(request) => leave_group::handle(&context, request).await,
+        Request::ConsumerGroupHeartbeat(request) => {
+            consumer_group_heartbeat::handle(&context, request).await
+        }
+        Request::ConsumerGroupDescribe(request) => {
+            consumer_group_describe::handle(&context, request).await
+        }
         Request::OffsetCommit(request) => offset_commit::handle(&context, request).await,
         Request::OffsetFetch(request) => offset_fetch::handle(&context, request).await,
         Request::OffsetDelete(request) => offset_delete::handle(&context, request).await,
@@ -257,6 +266,8 @@ async fn dispatch(context: Context, request: Request) -> Handled {
         | Request::SyncGroup(_)
         | Request::Heartbeat(_)
         | Request::LeaveGroup(_)
+        | Request::ConsumerGroupHeartbeat(_)
+        | Request::ConsumerGroupDescribe(_)
         | Request::OffsetCommit(_)
         | Request::OffsetFetch(_)
         | Request::OffsetDelete(_)

@@ -1,7 +1,7 @@
 //! OffsetFetch (API 9): what groups have committed, of one group or of many (KIP-709). Knows nothing of
 //! where it is kept. `require_stable` asks for nothing while there are no transactions.
 
-use logic::group::request::{FetchedTopic, Reply, Request, TopicPartitions};
+use logic::group::request::{FetchOffsets, FetchedTopic, Reply, Request, TopicPartitions};
 use wire::group_records::OffsetValue;
 use wire::messages::OffsetFetchRequestData;
 use wire::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
@@ -83,8 +83,14 @@ async fn fetch(context: &Context, group: OffsetFetchRequestGroup) -> OffsetFetch
     }
     let response = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
     let wanted = group.topics.is_some().then_some(known);
-    let id = group.group_id.as_str().to_owned();
-    let Reply::FetchOffsets(reply) = ask(context, Request::FetchOffsets(id, wanted)).await else {
+    let member = group.member_id.as_ref().map(KafkaString::as_str);
+    let member = member.filter(|id| !id.is_empty() || group.member_epoch >= 0);
+    let asked = Request::FetchOffsets(FetchOffsets {
+        group: group.group_id.as_str().to_owned(),
+        member: member.map(|id| (id.to_owned(), group.member_epoch)),
+        topics: wanted,
+    });
+    let Reply::FetchOffsets(reply) = ask(context, asked).await else {
         unreachable!("a fetch of offsets is answered by offsets");
     };
     match reply {

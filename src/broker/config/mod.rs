@@ -212,6 +212,14 @@ pub struct GroupSettings {
     pub max_size: usize,
     /// Bytes of memory per shard for groups.
     pub memory_bytes: usize,
+    /// Milliseconds of silence after which a consumer by the new protocol counts as gone.
+    pub consumer_session_timeout_ms: i32,
+    /// Milliseconds after which it is to be heard again.
+    pub consumer_heartbeat_interval_ms: i32,
+    /// Consumers of one group.
+    pub consumer_max_size: usize,
+    /// The assignors that consumers may ask for, the first of them for those that do not ask.
+    pub consumer_assignors: String,
 }
 
 /// `[offsets]`.
@@ -263,6 +271,22 @@ impl Settings {
                 groups.max_session_timeout_ms.to_string(),
             ),
             ("group.max.size", groups.max_size.to_string()),
+            (
+                "group.consumer.session.timeout.ms",
+                groups.consumer_session_timeout_ms.to_string(),
+            ),
+            (
+                "group.consumer.heartbeat.interval.ms",
+                groups.consumer_heartbeat_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.size",
+                groups.consumer_max_size.to_string(),
+            ),
+            (
+                "group.consumer.assignors",
+                groups.consumer_assignors.clone(),
+            ),
             (
                 "offsets.topic.num.partitions",
                 offsets.topic_num_partitions.to_string(),

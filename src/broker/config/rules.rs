@@ -1,6 +1,7 @@
 //! What each setting may hold, by itself and beside others. Knows nothing of files or of flags.
 
 use logic::cluster::config::{TABLE, units};
+use logic::group::Assignor;
 use toml::Value;
 
 use super::{parse_advertise, resolve_listen};
@@ -10,6 +11,8 @@ use super::{parse_advertise, resolve_listen};
 pub enum Rule {
     /// Any text.
     Text,
+    /// Names of assignors.
+    Assignors,
     /// Text that is not empty.
     Path,
     /// An address to listen on.
@@ -110,6 +113,18 @@ pub const RULES: &[(&str, &str, Rule)] = &[
     ("groups", "max_session_timeout_ms", Rule::Number(1, I32_MAX)),
     ("groups", "max_size", Rule::Number(1, I32_MAX)),
     ("groups", "memory_bytes", Rule::Number(MIB, 1024 * GIB)),
+    (
+        "groups",
+        "consumer_session_timeout_ms",
+        Rule::Number(1, I32_MAX),
+    ),
+    (
+        "groups",
+        "consumer_heartbeat_interval_ms",
+        Rule::Number(1, I32_MAX),
+    ),
+    ("groups", "consumer_max_size", Rule::Number(1, I32_MAX)),
+    ("groups", "consumer_assignors", Rule::Assignors),
     ("offsets", "topic_num_partitions", Rule::Number(1, 10_000)),
     ("offsets", "topic_segment_bytes", Rule::Number(MIB, I32_MAX)),
     ("offsets", "retention_minutes", Rule::Number(1, I32_MAX)),
@@ -189,6 +204,18 @@ pub const ALIASES: &[(&str, &str, &str)] = &[
     ),
     ("group.max.size", "groups", "max_size"),
     (
+        "group.consumer.session.timeout.ms",
+        "groups",
+        "consumer_session_timeout_ms",
+    ),
+    (
+        "group.consumer.heartbeat.interval.ms",
+        "groups",
+        "consumer_heartbeat_interval_ms",
+    ),
+    ("group.consumer.max.size", "groups", "consumer_max_size"),
+    ("group.consumer.assignors", "groups", "consumer_assignors"),
+    (
         "offsets.topic.num.partitions",
         "offsets",
         "topic_num_partitions",
@@ -217,7 +244,7 @@ impl Rule {
     /// Reads the text of a flag or of an environment variable.
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
-            Self::Text | Self::Path | Self::Listen | Self::Advertise => {
+            Self::Text | Self::Path | Self::Listen | Self::Advertise | Self::Assignors => {
                 Ok(Value::String(text.to_owned()))
             }
             Self::Boolean => match text.to_ascii_lowercase().as_str() {
@@ -241,6 +268,7 @@ impl Rule {
                 Err("must not be empty".to_owned())
             }
             (Self::Path, Value::String(_)) => Ok(()),
+            (Self::Assignors, Value::String(text)) => assignors(text).map(drop),
             (Self::Listen, Value::String(text)) => resolve_listen(text).map(drop),
             (Self::Advertise, Value::String(text)) => parse_advertise(text).map(drop),
             (Self::Number(least, most), Value::Integer(number)) => bounded(*number, least, most),
@@ -264,6 +292,7 @@ impl Rule {
             Self::Text => "a text in quotes",
             Self::Path => "a path in quotes",
             Self::Listen | Self::Advertise => "\"HOST:PORT\"",
+            Self::Assignors => "names with commas between them, in quotes",
             Self::Boolean => "true or false",
             Self::Number(..) | Self::PowerOfTwo(..) | Self::Multiple(..) => "a whole number",
         }
@@ -293,6 +322,15 @@ pub fn check_together(
         let message = format!("{wal} is less than two extents of wal.extent_bytes: {least}");
         faults.push(("wal", "bytes_max", message));
     }
+    let interval = number("groups", "consumer_heartbeat_interval_ms");
+    let session = number("groups", "consumer_session_timeout_ms");
+    if session <= interval {
+        let message = format!(
+            "{session} is not longer than groups.consumer_heartbeat_interval_ms, {interval}, so that \
+             every consumer would be put out"
+        );
+        faults.push(("groups", "consumer_session_timeout_ms", message));
+    }
     let request = number("network", "socket_request_max_bytes");
     let memory = number("network", "request_memory_bytes");
     if memory < request {
@@ -303,6 +341,18 @@ pub fn check_together(
         faults.push(("network", "request_memory_bytes", message));
     }
     faults
+}
+
+/// The assignors that a list names.
+pub fn assignors(list: &str) -> Result<Vec<Assignor>, String> {
+    let one = |name: &str| {
+        let found = Assignor::named(name.trim());
+        found.ok_or_else(|| {
+            let known = Assignor::ALL.map(Assignor::name).join(" and ");
+            format!("`{}` is no assignor: there are {known}", name.trim())
+        })
+    };
+    list.split(',').map(one).collect()
 }
 
 fn bounded(number: i64, least: i64, most: i64) -> Result<(), String> {

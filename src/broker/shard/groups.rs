@@ -100,6 +100,10 @@ impl Groups {
 pub fn start(shard: &Rc<Shard>) {
     let topic = shard.metadata.topic_id(OFFSETS_TOPIC);
     shard.groups.topic.set(topic);
+    let topics: Vec<TopicId> = shard.metadata.image().topics().map(|it| it.id).collect();
+    for topic in topics {
+        tell_of(shard, topic);
+    }
     for (id, _) in shard.hosted.all() {
         if Some(id.topic) == topic {
             load::begin(shard, id);
@@ -117,6 +121,11 @@ pub fn follow(shard: &Rc<Shard>, applied: &Applied, gone: &[Topic]) {
             step(shard, Event::TopicDeleted(topic.name.clone()));
         }
     }
+    for record in &applied.records {
+        if let Record::TopicCreated { id, .. } | Record::PartitionsAdded { id, .. } = record {
+            tell_of(shard, *id);
+        }
+    }
     let created = applied.records.iter().find_map(|record| match record {
         Record::TopicCreated { id, name, .. } if name == OFFSETS_TOPIC => Some(*id),
         _ => None,
@@ -129,6 +138,17 @@ pub fn follow(shard: &Rc<Shard>, applied: &Applied, gone: &[Topic]) {
         if id.topic == topic && shard.hosted.get(*id).is_some() {
             load::begin(shard, *id);
         }
+    }
+}
+
+/// Tells the coordinator of a topic that is new, or has grown.
+fn tell_of(shard: &Rc<Shard>, topic: TopicId) {
+    let known = shard.metadata.image().topic(topic).and_then(|topic| {
+        let partitions = i32::try_from(topic.partitions.len()).ok()?;
+        Some((topic.name.clone(), partitions))
+    });
+    if let Some((name, partitions)) = known {
+        step(shard, Event::TopicChanged(name, topic, partitions));
     }
 }
 

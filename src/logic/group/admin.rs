@@ -8,9 +8,9 @@ use bytes::Bytes;
 use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
-use super::members::Member;
+use super::classic::members::Member;
 use super::request::{DescribedMember, Description, ListedGroup, Reply, Token};
-use super::state::{Group, Phase};
+use super::state::{CONSUMER, Group, Phase};
 use super::turn::{Then, Turn};
 
 impl Group {
@@ -42,8 +42,17 @@ impl Group {
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
             group: self.id.clone(),
-            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            protocol_type: if self.is_of_consumers() {
+                CONSUMER.into()
+            } else {
+                self.protocol_type.clone().unwrap_or_default()
+            },
             state: self.state_name(),
+            group_type: if self.is_of_consumers() {
+                "consumer"
+            } else {
+                "classic"
+            },
         }
     }
 
@@ -52,7 +61,11 @@ impl Group {
         if self.phase != Phase::Empty {
             return turn.reply(token, Reply::Delete(ErrorCode::NonEmptyGroup));
         }
-        let records = self.removal(turn);
+        let mut records = self.offset_removal(turn);
+        records.push(GroupRecord::Group {
+            group: self.id.clone(),
+            value: None,
+        });
         let then = Then::Answer {
             token,
             done: Reply::Delete(ErrorCode::None),
@@ -61,17 +74,12 @@ impl Group {
         turn.append(self.partition, &self.id, records, then);
     }
 
-    /// The records that remove the group, with what is on its way to the log at this moment.
-    pub(super) fn removal(&self, turn: &Turn<'_>) -> Vec<GroupRecord> {
+    /// The records that make all offsets forgotten, those on their way to the log at this moment included.
+    pub(super) fn offset_removal(&self, turn: &Turn<'_>) -> Vec<GroupRecord> {
         let mut offsets: BTreeSet<(String, i32)> = turn.appends.offsets_of(&self.id);
         for (topic, partitions) in self.durable.offsets() {
             offsets.extend(partitions.keys().map(|index| (topic.clone(), *index)));
         }
-        let mut records = self.tombstones(offsets);
-        records.push(GroupRecord::Group {
-            group: self.id.clone(),
-            value: None,
-        });
-        records
+        self.tombstones(offsets)
     }
 }

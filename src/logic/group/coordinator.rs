@@ -5,17 +5,21 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
 use super::Settings;
-use super::request::{Description, ListedGroup, Reply, Request, Token};
+use super::consumer::heartbeat;
+#[cfg(test)]
+use super::consumer::state::State;
+use super::consumer::topics::{Topic, Topics};
+use super::dispatch::without_group;
+use super::request::{ListedGroup, Reply, Request, Token};
 use super::state::Group;
 use super::turn::{Appends, InFlight, Then, Turn};
-use crate::ids::{Instant, Timestamp};
+use crate::ids::{Instant, Timestamp, TopicId};
 
 /// The machine's name for an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +53,8 @@ pub enum Event {
     Committed(BatchId),
     /// The log has not taken an append.
     Failed(BatchId, AppendError),
+    /// A topic is there with so many partitions: it is new, or has grown, or the coordinator is new.
+    TopicChanged(String, TopicId, i32),
     /// A topic was deleted.
     TopicDeleted(String),
 }
@@ -89,6 +95,7 @@ pub enum Effect {
 #[derive(Debug)]
 pub struct Coordinator {
     settings: Settings,
+    topics: Topics,
     partitions: BTreeMap<i32, Partition>,
     appends: Appends,
     /// When each group is to be woken, at the latest; one entry a group, as its `armed` says.
@@ -111,6 +118,7 @@ impl Coordinator {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            topics: Topics::default(),
             partitions: BTreeMap::new(),
             appends: Appends::default(),
             wakes: BTreeSet::new(),
@@ -136,6 +144,16 @@ impl Coordinator {
     /// Memory that groups take, about.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What a group of consumers is, in the log and ahead of it.
+    #[cfg(test)]
+    pub(super) fn consumers(&self, partition: i32, id: &str) -> Option<(State, State)> {
+        let group = self.partitions.get(&partition)?.groups.get(id)?;
+        Some((
+            group.durable.consumers.clone(),
+            group.consumers.ahead.clone(),
+        ))
     }
 
     /// The partitions that are here.
@@ -176,12 +194,16 @@ impl Coordinator {
                     self.ended(now, append, Some(error), effects);
                 }
             }
+            Event::TopicChanged(name, TopicId(id), partitions) => {
+                self.topics.set(name.clone(), Topic { id, partitions });
+                self.every_turn(now, effects, |group, turn| group.topic_changed(&name, turn));
+            }
             Event::TopicDeleted(topic) => {
-                for (partition, group) in self.loaded_groups() {
-                    self.turn(now, partition, &group, effects, |group, turn| {
-                        group.topic_deleted(&topic, turn);
-                    });
-                }
+                self.topics.remove(&topic);
+                self.every_turn(now, effects, |group, turn| {
+                    group.topic_deleted(&topic, turn);
+                    group.topic_changed(&topic, turn);
+                });
             }
         }
     }
@@ -208,7 +230,7 @@ impl Coordinator {
         let groups: Vec<String> = here.groups.keys().cloned().collect();
         for group in groups {
             self.turn(now, partition, &group, effects, |group, turn| {
-                group.restore(turn.now.instant);
+                group.restore(turn);
                 if group.members.len() > turn.settings.size_max {
                     group.rebalance(turn);
                 }
@@ -232,6 +254,7 @@ impl Coordinator {
                 for member in members {
                     group.remove_member(&member, ErrorCode::NotCoordinator, turn);
                 }
+                group.refuse_waiting(ErrorCode::NotCoordinator, turn);
             });
             self.forget(partition, &id);
         }
@@ -271,6 +294,12 @@ impl Coordinator {
                 return refuse(ErrorCode::InvalidSessionTimeout);
             }
         }
+        if let Request::ConsumerHeartbeat(heartbeat) = &request
+            && let Err(refusal) = heartbeat::check(heartbeat, &self.settings.consumer)
+        {
+            let reply = Reply::ConsumerHeartbeat(Err(refusal));
+            return effects.push(Effect::Reply { token, reply });
+        }
         let id = String::from(request.group());
         if !here.groups.contains_key(&id) {
             if let Some(reply) = without_group(&request) {
@@ -294,11 +323,19 @@ impl Coordinator {
         if self.sweep_at.is_some_and(|at| at <= now.instant) {
             let interval_ms = self.settings.retention_check_interval_ms.max(1);
             self.sweep_at = Some(now.instant.plus_ms(interval_ms));
-            for (partition, group) in self.loaded_groups() {
-                self.turn(now, partition, &group, effects, |group, turn| {
-                    group.expire_offsets(turn);
-                });
-            }
+            self.every_turn(now, effects, |group, turn| group.expire_offsets(turn));
+        }
+    }
+
+    /// Gives every loaded group its turn.
+    fn every_turn(
+        &mut self,
+        now: Now,
+        effects: &mut Vec<Effect>,
+        act: impl Fn(&mut Group, &mut Turn<'_>),
+    ) {
+        for (partition, group) in self.loaded_groups() {
+            self.turn(now, partition, &group, effects, &act);
         }
     }
 
@@ -326,18 +363,7 @@ impl Coordinator {
         let told = error.map(told);
         match then {
             Then::Commit { token, results } => {
-                let told = match error {
-                    Some(AppendError::TooLarge) => Some(ErrorCode::InvalidCommitOffsetSize),
-                    _ => told,
-                };
-                let result = |it| {
-                    if it == ErrorCode::None {
-                        told.unwrap_or(it)
-                    } else {
-                        it
-                    }
-                };
-                let reply = Reply::Commit(results.into_iter().map(result).collect());
+                let reply = commit_reply(results, error);
                 effects.push(Effect::Reply { token, reply });
             }
             Then::Answer {
@@ -370,6 +396,13 @@ impl Coordinator {
                 });
                 return;
             }
+            Then::Round { rest, owed } => {
+                self.turn(now, partition, &group, effects, |group, turn| match told {
+                    None => group.round_kept(rest, owed, turn),
+                    Some(error) => group.round_lost(owed, error, turn),
+                });
+                return;
+            }
             Then::Nothing => {}
         }
         // Its memory has changed, and perhaps there is nothing left of it.
@@ -392,6 +425,7 @@ impl Coordinator {
         let mut turn = Turn {
             now,
             settings: &self.settings,
+            topics: &self.topics,
             full: self.bytes >= self.settings.memory_bytes_max,
             appends: &mut self.appends,
             effects,
@@ -430,49 +464,17 @@ impl Coordinator {
     }
 }
 
-impl Group {
-    fn take(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
-        match request {
-            Request::Join(request) => self.join(token, request, turn),
-            Request::Sync(request) => self.sync(token, request, turn),
-            Request::Heartbeat(request) => self.heartbeat(token, &request, turn),
-            Request::Leave(request) => self.leave(token, &request, turn),
-            Request::Commit(request) => self.commit(token, request, turn),
-            Request::FetchOffsets(_, topics) => {
-                let found = self.fetch_offsets(topics.as_deref());
-                turn.reply(token, Reply::FetchOffsets(Ok(found)));
-            }
-            Request::DeleteOffsets(_, topics) => self.delete_offsets(token, &topics, turn),
-            Request::Describe(_) => turn.reply(token, Reply::Describe(Ok(self.describe()))),
-            Request::Delete(_) => self.delete(token, turn),
-        }
-    }
-}
-
-/// The answer about a group that does not exist; none where the request makes one.
-fn without_group(request: &Request) -> Option<Reply> {
-    Some(match request {
-        Request::Join(join) if join.identity.member_id.is_empty() => return None,
-        Request::Commit(commit) if commit.generation < 0 => return None,
-        Request::Commit(commit) => request.refused(commit.unknown_group),
-        Request::Join(_) | Request::Sync(_) | Request::Heartbeat(_) => {
-            request.refused(ErrorCode::UnknownMemberId)
-        }
-        Request::Leave(leave) => {
-            Reply::Leave(Ok(vec![ErrorCode::UnknownMemberId; leave.members.len()]))
-        }
-        Request::FetchOffsets(id, topics) => {
-            let nothing = Group::new(id, 0).fetch_offsets(topics.as_deref());
-            Reply::FetchOffsets(Ok(nothing))
-        }
-        Request::Describe(_) => Reply::Describe(Ok(Description {
-            state: "Dead",
-            ..Description::default()
-        })),
-        Request::DeleteOffsets(..) | Request::Delete(_) => {
-            request.refused(ErrorCode::GroupIdNotFound)
-        }
-    })
+/// The answer to a commit: each item's own error, or what became of the append.
+fn commit_reply(results: Vec<ErrorCode>, error: Option<AppendError>) -> Reply {
+    let error = error.map(|error| match error {
+        AppendError::TooLarge => ErrorCode::InvalidCommitOffsetSize,
+        other => told(other),
+    });
+    let result = |it| match error {
+        Some(error) if it == ErrorCode::None => error,
+        _ => it,
+    };
+    Reply::Commit(results.into_iter().map(result).collect())
 }
 
 /// A failed append as Kafka tells it.

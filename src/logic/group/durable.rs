@@ -1,4 +1,4 @@
-//! What of a group is in the log: its last assignment and what it has committed. One mutator,
+//! What of a group is in the log: its members with what they have, and what it has committed. One mutator,
 //! [`Durable::replay`], on loading and after each append alike. Knows nothing of who is connected.
 
 use alloc::collections::BTreeMap;
@@ -6,14 +6,18 @@ use alloc::string::String;
 
 use wire::group_records::{GroupRecord, GroupValue, OffsetValue};
 
+use super::consumer::state::State;
+
 /// Memory that an entry takes beside its texts, about.
 const OFFSET_BYTES: usize = 128;
 
 /// The part of a group that outlives the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Durable {
-    /// The group as of its last assignment; none of a group that only commits.
+    /// The group by the classic protocol as of its last assignment; none of a group that only commits.
     pub(super) value: Option<GroupValue>,
+    /// The group of consumers by the new protocol.
+    pub(super) consumers: State,
     /// What is committed, by topic and partition. No topic is without partitions.
     offsets: BTreeMap<String, BTreeMap<i32, OffsetValue>>,
     /// Memory of the offsets, about.
@@ -42,6 +46,7 @@ impl Durable {
                 value: None,
                 ..
             } => self.remove(topic, *partition),
+            GroupRecord::Consumer { record, .. } => self.consumers.replay(record),
         }
     }
 
@@ -69,12 +74,13 @@ impl Durable {
 
     /// Whether the log says nothing of the group.
     pub(super) fn is_empty(&self) -> bool {
-        self.value.is_none() && self.offsets.is_empty()
+        self.value.is_none() && !self.consumers.exists() && self.offsets.is_empty()
     }
 
-    /// Memory of what is committed, about.
+    /// Memory of what is in the log, about, but for the classic protocol's members, who are counted as
+    /// they are now.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.consumers.bytes()
     }
 }
 

@@ -20,7 +20,14 @@ impl Group {
         let kept: usize = self.durable.offsets().values().map(|it| it.len()).sum();
         let nothing_left = kept == expired.len();
         let mut records = self.tombstones(expired);
-        if nothing_left && self.phase == Phase::Empty && self.pending_joins.is_empty() {
+        if nothing_left && self.durable.consumers.exists() {
+            records.extend(self.make_room().unwrap_or_default());
+        }
+        if nothing_left
+            && !self.is_of_consumers()
+            && self.phase == Phase::Empty
+            && self.pending_joins.is_empty()
+        {
             records.push(GroupRecord::Group {
                 group: self.id.clone(),
                 value: None,
@@ -33,10 +40,13 @@ impl Group {
 
     /// Kafka's rules (KIP-211): while a group has members its offsets stay, but for topics that a
     /// stable group of consumers does not read; an empty group's age from when it became empty; those of
-    /// a group that never had members age from their commit.
+    /// a group that never had members age from their commit, and so do those of a group of consumers by
+    /// the new protocol, but for topics that they read.
     fn expired(&self, turn: &Turn<'_>) -> Vec<(String, i32)> {
         let since_empty = (self.since.0 >= 0).then_some(self.since.0);
+        let consumers = self.is_of_consumers();
         let base: fn(&OffsetValue, Option<i64>) -> i64 = match (&self.protocol_type, self.phase) {
+            _ if consumers => |value, _| value.commit_timestamp,
             (None, _) => |value, _| value.commit_timestamp,
             (Some(_), Phase::Empty) => |value, since| since.unwrap_or(value.commit_timestamp),
             (Some(_), Phase::Stable) if self.subscribed.is_some() => {
@@ -47,11 +57,12 @@ impl Group {
         let now = turn.now.wall.0;
         let mut expired = Vec::new();
         for (topic, partitions) in self.durable.offsets() {
-            let read = self.phase == Phase::Stable
-                && self
-                    .subscribed
-                    .as_ref()
-                    .is_some_and(|it| it.contains(topic));
+            let subscribed = self.subscribed.as_ref();
+            let read = if consumers {
+                self.consumers.ahead.is_subscribed(topic)
+            } else {
+                self.phase == Phase::Stable && subscribed.is_some_and(|it| it.contains(topic))
+            };
             if read {
                 continue;
             }

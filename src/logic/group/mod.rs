@@ -1,21 +1,18 @@
-//! Consumer groups by Kafka's classic protocol: who is a member, which generation holds, what is
-//! committed. Requests, timers and the fate of appended records come in as events; replies and records
-//! to append go out as effects. Knows nothing of frames, of logs or of how members divide partitions
-//! among themselves: that is bytes that one of them sends to the others.
+//! Consumer groups: who is a member, which generation or epoch holds, what is committed. A group is one
+//! by the classic protocol or one of consumers by the new one (KIP-848); what they have committed is the
+//! same for both. Requests, timers and the fate of appended records come in as events; replies and records
+//! to append go out as effects. Knows nothing of frames or of logs.
 
 pub mod coordinator;
 pub mod request;
 
+mod dispatch;
 mod durable;
-mod members;
 mod state;
 mod turn;
 
-mod heartbeat;
-mod join;
-mod leave;
-mod rebalance;
-mod sync;
+mod classic;
+mod consumer;
 
 mod admin;
 mod expiry;
@@ -24,6 +21,7 @@ mod offsets;
 #[cfg(test)]
 mod tests;
 
+pub use consumer::{Assignor, ConsumerSettings};
 pub use coordinator::{AppendError, BatchId, Coordinator, Effect, Event, Now};
 pub use request::{Reply, Request, Token};
 
@@ -49,6 +47,8 @@ pub struct Settings {
     pub retention_check_interval_ms: u64,
     /// Bytes of memory for groups; beyond it new members and new offsets are refused.
     pub memory_bytes_max: usize,
+    /// Groups by the new consumer protocol.
+    pub consumer: ConsumerSettings,
 }
 
 /// Which of the topic's partitions holds a group: Java's hash of its id, as Kafka places it, so that

@@ -44,6 +44,9 @@ impl Group {
     /// members (invariant 25).
     fn check_commit(&self, request: &Commit) -> Result<(), ErrorCode> {
         let identity = &request.identity;
+        if self.is_of_consumers() {
+            return self.check_consumer_commit(&identity.member_id, request.generation);
+        }
         let outsider = request.generation <= NO_GENERATION;
         if outsider && self.phase == Phase::Empty {
             return Ok(());
@@ -142,6 +145,9 @@ impl Group {
 
     /// Whether members of this group read a topic, as far as can be known.
     fn may_read(&self, topic: &str) -> bool {
+        if self.is_of_consumers() {
+            return self.consumers.ahead.is_subscribed(topic);
+        }
         match (self.phase, &self.subscribed) {
             (Phase::Empty, _) => false,
             (_, Some(topics)) => topics.contains(topic),

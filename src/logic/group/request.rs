@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use wire::ErrorCode;
-use wire::group_records::OffsetValue;
+use wire::group_records::{Assignment, ConsumerValue, OffsetValue};
 
 /// The shell's name for a waiting request. Each is answered once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,12 +29,16 @@ pub enum Request {
     Leave(Leave),
     /// OffsetCommit.
     Commit(Commit),
-    /// OffsetFetch; the topics that are wanted, or all.
-    FetchOffsets(String, Option<Vec<TopicPartitions>>),
+    /// ConsumerGroupHeartbeat.
+    ConsumerHeartbeat(ConsumerHeartbeat),
+    /// OffsetFetch.
+    FetchOffsets(FetchOffsets),
     /// OffsetDelete.
     DeleteOffsets(String, Vec<TopicPartitions>),
     /// DescribeGroups.
     Describe(String),
+    /// ConsumerGroupDescribe.
+    DescribeConsumers(String),
     /// DeleteGroups.
     Delete(String),
 }
@@ -115,6 +119,46 @@ pub struct Leave {
     pub members: Vec<Identity>,
 }
 
+/// ConsumerGroupHeartbeat (KIP-848). What a member does not say is as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerHeartbeat {
+    /// The group.
+    pub group: String,
+    /// The member's id, which it gives itself.
+    pub member_id: String,
+    /// Its epoch: 0 joins, -1 leaves, -2 is a static member that leaves to come back.
+    pub epoch: i32,
+    /// Its own name for itself, if it is a static member.
+    pub instance_id: Option<String>,
+    /// Where it runs.
+    pub rack_id: Option<String>,
+    /// Milliseconds that it has for giving partitions back, or -1.
+    pub rebalance_timeout_ms: i32,
+    /// The topics that it subscribes to by name.
+    pub topic_names: Option<Vec<String>>,
+    /// The regular expression that it subscribes by; an empty one is none.
+    pub topic_regex: Option<String>,
+    /// The assignor that it asks for.
+    pub server_assignor: Option<String>,
+    /// What it has.
+    pub owned: Option<Assignment>,
+    /// The client's id.
+    pub client_id: String,
+    /// The client's address.
+    pub client_host: String,
+}
+
+/// OffsetFetch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FetchOffsets {
+    /// The group.
+    pub group: String,
+    /// The member that asks and its epoch, if it says so (KIP-848).
+    pub member: Option<(String, i32)>,
+    /// The topics that are wanted, or all.
+    pub topics: Option<Vec<TopicPartitions>>,
+}
+
 /// OffsetCommit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
@@ -122,7 +166,7 @@ pub struct Commit {
     pub group: String,
     /// Who commits; empty for a client that uses no membership.
     pub identity: Identity,
-    /// The generation that it is in, or [`NO_GENERATION`].
+    /// The generation or member epoch that it is in, or [`NO_GENERATION`].
     pub generation: i32,
     /// What a member of a group that does not exist is told: newer clients know GROUP_ID_NOT_FOUND.
     pub unknown_group: ErrorCode,
@@ -160,12 +204,16 @@ pub enum Reply {
     Leave(Result<Vec<ErrorCode>, ErrorCode>),
     /// To [`Request::Commit`]: for each item.
     Commit(Vec<ErrorCode>),
+    /// To [`Request::ConsumerHeartbeat`].
+    ConsumerHeartbeat(Result<ConsumerHeartbeatReply, Refusal>),
     /// To [`Request::FetchOffsets`]: partitions by topic, with what is committed.
     FetchOffsets(Result<Vec<FetchedTopic>, ErrorCode>),
     /// To [`Request::DeleteOffsets`]: for each topic asked, for each partition.
     DeleteOffsets(Result<Vec<Vec<ErrorCode>>, ErrorCode>),
     /// To [`Request::Describe`].
     Describe(Result<Description, ErrorCode>),
+    /// To [`Request::DescribeConsumers`].
+    DescribeConsumers(Result<ConsumerDescription, ErrorCode>),
     /// To [`Request::Delete`].
     Delete(ErrorCode),
 }
@@ -214,6 +262,73 @@ pub struct SyncReply {
     pub assignment: Bytes,
 }
 
+/// The answer to a heartbeat of a consumer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerHeartbeatReply {
+    /// The member's id.
+    pub member_id: String,
+    /// Its epoch from now on.
+    pub epoch: i32,
+    /// Milliseconds after which it is to be heard again.
+    pub heartbeat_interval_ms: i32,
+    /// What it may have from now on, if that is news to it.
+    pub assignment: Option<Assignment>,
+}
+
+/// An error with what Kafka says beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The error.
+    pub error: ErrorCode,
+    /// Why, in words.
+    pub message: Option<String>,
+}
+
+impl Refusal {
+    /// An error with words.
+    pub fn new(error: ErrorCode, message: impl Into<String>) -> Self {
+        let message = Some(message.into());
+        Self { error, message }
+    }
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(error: ErrorCode) -> Self {
+        let message = None;
+        Self { error, message }
+    }
+}
+
+/// A group as ConsumerGroupDescribe shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerDescription {
+    /// Kafka's name of its state.
+    pub state: &'static str,
+    /// Its epoch.
+    pub epoch: i32,
+    /// Of which epoch the targets are.
+    pub target_epoch: i32,
+    /// The assignor that shares out.
+    pub assignor: &'static str,
+    /// Its members.
+    pub members: Vec<DescribedConsumer>,
+}
+
+/// A member as ConsumerGroupDescribe shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescribedConsumer {
+    /// Its id.
+    pub member_id: String,
+    /// What it has said of itself.
+    pub said: ConsumerValue,
+    /// Its epoch.
+    pub epoch: i32,
+    /// What it has.
+    pub assigned: Assignment,
+    /// What it is to have.
+    pub target: Assignment,
+}
+
 /// A group as DescribeGroups shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
@@ -251,6 +366,18 @@ pub struct ListedGroup {
     pub protocol_type: String,
     /// Kafka's name of its state.
     pub state: &'static str,
+    /// Kafka's name of the protocol: "classic" or "consumer".
+    pub group_type: &'static str,
+}
+
+impl Description {
+    /// What is told of a group that is not there, or not one by the classic protocol.
+    pub fn dead() -> Self {
+        Self {
+            state: "Dead",
+            ..Self::default()
+        }
+    }
 }
 
 impl JoinReply {
@@ -273,10 +400,12 @@ impl Request {
             | Self::Sync(Sync { group, .. })
             | Self::Heartbeat(Heartbeat { group, .. })
             | Self::Leave(Leave { group, .. })
+            | Self::ConsumerHeartbeat(ConsumerHeartbeat { group, .. })
             | Self::Commit(Commit { group, .. })
-            | Self::FetchOffsets(group, _)
+            | Self::FetchOffsets(FetchOffsets { group, .. })
             | Self::DeleteOffsets(group, _)
             | Self::Describe(group)
+            | Self::DescribeConsumers(group)
             | Self::Delete(group) => group,
         }
     }
@@ -288,6 +417,8 @@ impl Request {
             | Self::Sync(_)
             | Self::Heartbeat(_)
             | Self::Leave(_)
+            | Self::ConsumerHeartbeat(_)
+            | Self::DescribeConsumers(_)
             | Self::DeleteOffsets(..)
             | Self::Delete(_) => true,
             Self::Commit(_) | Self::FetchOffsets(..) | Self::Describe(_) => false,
@@ -304,9 +435,11 @@ impl Request {
             Self::Heartbeat(_) => Reply::Heartbeat(error),
             Self::Leave(_) => Reply::Leave(Err(error)),
             Self::Commit(commit) => Reply::Commit(vec![error; commit.offsets.len()]),
+            Self::ConsumerHeartbeat(_) => Reply::ConsumerHeartbeat(Err(error.into())),
             Self::FetchOffsets(..) => Reply::FetchOffsets(Err(error)),
             Self::DeleteOffsets(..) => Reply::DeleteOffsets(Err(error)),
             Self::Describe(_) => Reply::Describe(Err(error)),
+            Self::DescribeConsumers(_) => Reply::DescribeConsumers(Err(error)),
             Self::Delete(_) => Reply::Delete(error),
         }
     }

@@ -10,8 +10,9 @@ use wire::ErrorCode;
 use wire::group_records::{GroupRecord, GroupValue, MemberValue};
 use wire::messages::consumer_protocol_subscription::ConsumerProtocolSubscriptionData;
 
+use super::classic::members::{Member, Members};
+use super::consumer::Consumers;
 use super::durable::Durable;
-use super::members::{Member, Members};
 use super::request::{Identity, JoinReply, Reply};
 use super::turn::Turn;
 use crate::ids::{Instant, Timestamp};
@@ -73,6 +74,9 @@ pub(super) struct Group {
     pub(super) sync_deadline: Option<Instant>,
     /// What the members have subscribed to; unknown of those that are no consumers.
     pub(super) subscribed: Option<BTreeSet<String>>,
+    /// The group of consumers by the new protocol, if it is one; the fields above are then those of an empty
+    /// group.
+    pub(super) consumers: Consumers,
     /// Under which moment it stands among the groups to be woken.
     pub(super) armed: Option<Instant>,
     /// Bytes by which it is counted.
@@ -97,13 +101,20 @@ impl Group {
             pending_syncs: BTreeSet::new(),
             sync_deadline: None,
             subscribed: None,
+            consumers: Consumers::default(),
             armed: None,
             counted: 0,
         }
     }
 
     /// Makes the group what the log says it was: after loading, before the first request.
-    pub(super) fn restore(&mut self, now: Instant) {
+    pub(super) fn restore(&mut self, turn: &Turn<'_>) {
+        let now = turn.now.instant;
+        let consumers = &self.durable.consumers;
+        // A group may have changed its kind while it was empty: the kind that has members is its own.
+        if consumers.exists() && (self.durable.value.is_none() || !consumers.is_empty()) {
+            return self.restore_consumers(turn);
+        }
         let Some(value) = self.durable.value.clone() else {
             return;
         };
@@ -139,8 +150,26 @@ impl Group {
         }
     }
 
+    /// What the classic protocol has left of a group that is one of consumers now: nothing.
+    pub(super) fn forget_classic(&mut self) {
+        assert!(
+            self.members.is_empty(),
+            "only an empty group changes its kind"
+        );
+        (self.generation, self.since) = (0, Timestamp(-1));
+        (
+            self.protocol_type,
+            self.protocol,
+            self.leader,
+            self.subscribed,
+        ) = (None, None, None, None);
+    }
+
     /// Kafka's name of the state.
     pub(super) fn state_name(&self) -> &'static str {
+        if self.is_of_consumers() {
+            return self.durable.consumers.name();
+        }
         match self.phase {
             Phase::Empty => "Empty",
             Phase::PreparingRebalance { .. } => "PreparingRebalance",
@@ -155,6 +184,7 @@ impl Group {
             && self.phase == Phase::Empty
             && self.members.is_empty()
             && self.pending_joins.is_empty()
+            && !self.is_of_consumers()
     }
 
     pub(super) fn is_leader(&self, member_id: &str) -> bool {
@@ -265,6 +295,7 @@ impl Group {
             .chain(joins)
             .chain(rebalance)
             .chain(self.sync_deadline)
+            .chain(self.consumers.next_deadline())
             .min()
     }
 
@@ -275,6 +306,7 @@ impl Group {
             + self.id.len()
             + pending.sum::<usize>()
             + self.members.bytes()
+            + self.consumers.bytes()
             + self.durable.bytes()
     }
 }

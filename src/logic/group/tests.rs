@@ -1,5 +1,6 @@
 //! Promises of groups. Knows no log: appends are committed, or not, by hand.
 
+mod consumers;
 mod harness;
 mod membership;
 mod offsets;

@@ -1,7 +1,7 @@
 //! One event's turn: the moment, the bounds, and where replies and appends go. Appends are remembered
 //! until the log has them or has failed. Knows nothing of states.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,6 +11,8 @@ use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
 use super::Settings;
+use super::consumer::round::Owed;
+use super::consumer::topics::Topics;
 use super::coordinator::{BatchId, Effect, Now};
 use super::request::{Reply, Token};
 
@@ -24,6 +26,7 @@ const RECORD_BYTES: usize = 64;
 pub(super) struct Turn<'a> {
     pub(super) now: Now,
     pub(super) settings: &'a Settings,
+    pub(super) topics: &'a Topics,
     /// Memory for groups is used up.
     pub(super) full: bool,
     pub(super) appends: &'a mut Appends,
@@ -60,6 +63,11 @@ pub(super) enum Then {
         /// Who led before: whom a client that cannot skip an assignment is told to follow.
         leader: String,
         can_skip_assignment: bool,
+    },
+    /// What a group of consumers has decided goes on: the next batch, or the answers.
+    Round {
+        rest: VecDeque<Vec<GroupRecord>>,
+        owed: Vec<Owed>,
     },
     /// A commit is answered: each item by its own error, or by what became of the append.
     Commit {
@@ -152,13 +160,14 @@ impl Appends {
                 GroupRecord::Offset {
                     topic, partition, ..
                 } => Some((topic.clone(), *partition)),
-                GroupRecord::Group { .. } => None,
+                GroupRecord::Group { .. } | GroupRecord::Consumer { .. } => None,
             })
             .collect()
     }
 }
 
-fn batches(records: Vec<GroupRecord>) -> Vec<Vec<GroupRecord>> {
+/// Records in batches of a size that a log takes.
+pub(super) fn batches(records: Vec<GroupRecord>) -> Vec<Vec<GroupRecord>> {
     let mut batches = Vec::new();
     let mut batch = Vec::new();
     let mut bytes = 0;
@@ -177,7 +186,8 @@ fn batches(records: Vec<GroupRecord>) -> Vec<Vec<GroupRecord>> {
     batches
 }
 
-fn size(record: &GroupRecord) -> usize {
+/// What a record takes, about.
+pub(super) fn size(record: &GroupRecord) -> usize {
     RECORD_BYTES
         + match record {
             GroupRecord::Offset {
@@ -193,5 +203,6 @@ fn size(record: &GroupRecord) -> usize {
                 });
                 group.len() + members.sum::<usize>()
             }
+            GroupRecord::Consumer { group, record } => group.len() + record.size(),
         }
 }

@@ -41,6 +41,10 @@ impl Fields {
         }
     }
 
+    pub(super) fn i8(&mut self) -> Result<i8, Malformed> {
+        self.rest.try_get_i8().map_err(|_| Malformed)
+    }
+
     pub(super) fn i16(&mut self) -> Result<i16, Malformed> {
         self.rest.try_get_i16().map_err(|_| Malformed)
     }
@@ -75,6 +79,23 @@ impl Fields {
         Ok(Bytes::copy_from_slice(&self.take(length)?))
     }
 
+    pub(super) fn uuid(&mut self) -> Result<[u8; 16], Malformed> {
+        let bytes = self.take(16)?;
+        bytes[..].try_into().map_err(|_| Malformed)
+    }
+
+    /// Not reserved ahead: the count is only believed as far as there are bytes.
+    pub(super) fn array<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let mut found = Vec::new();
+        for _ in 0..self.count()? {
+            found.push(one(self)?);
+        }
+        Ok(found)
+    }
+
     /// The length of an array or of bytes.
     pub(super) fn count(&mut self) -> Result<usize, Malformed> {
         if self.flexible {
@@ -83,17 +104,27 @@ impl Fields {
         usize::try_from(self.i32()?).map_err(|_| Malformed)
     }
 
-    /// Passes over tagged fields; the formats that are written here have none.
+    /// Passes over tagged fields.
     pub(super) fn tags(&mut self) -> Result<(), Malformed> {
-        if !self.flexible {
-            return Ok(());
-        }
-        for _ in 0..self.varint()? {
-            self.varint()?;
-            let length = self.varint()?;
-            self.take(length as usize)?;
+        if self.flexible {
+            self.tag(u32::MAX)?;
         }
         Ok(())
+    }
+
+    /// Passes over tagged fields, and keeps the one that is wanted.
+    pub(super) fn tag(&mut self, wanted: u32) -> Result<Option<Self>, Malformed> {
+        let mut found = None;
+        for _ in 0..self.varint()? {
+            let tag = self.varint()?;
+            let length = self.varint()?;
+            let rest = self.take(length as usize)?;
+            if tag == wanted {
+                let flexible = self.flexible;
+                found = Some(Self { rest, flexible });
+            }
+        }
+        Ok(found)
     }
 
     fn take(&mut self, length: usize) -> Result<Bytes, Malformed> {
@@ -141,4 +172,51 @@ pub(super) fn put_bytes(out: &mut BytesMut, bytes: &Bytes) -> Option<()> {
     out.put_i32(i32::try_from(bytes.len()).ok()?);
     out.put_slice(bytes);
     Some(())
+}
+
+/// The length of an array in a flexible version.
+pub(super) fn put_count(out: &mut BytesMut, length: usize) {
+    put_varint(out, u32::try_from(length).map_or(u32::MAX, |it| it + 1));
+}
+
+pub(super) fn put_array<T>(
+    out: &mut BytesMut,
+    items: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    mut one: impl FnMut(&mut BytesMut, T),
+) {
+    let items = items.into_iter();
+    put_count(out, items.len());
+    items.for_each(|item| one(out, item));
+}
+
+pub(super) fn put_compact(out: &mut BytesMut, text: &str) {
+    put_count(out, text.len());
+    out.put_slice(text.as_bytes());
+}
+
+pub(super) fn put_compact_nullable(out: &mut BytesMut, text: Option<&str>) {
+    match text {
+        Some(text) => put_compact(out, text),
+        None => put_varint(out, 0),
+    }
+}
+
+pub(super) fn put_no_tags(out: &mut BytesMut) {
+    put_varint(out, 0);
+}
+
+/// One tagged field and no other.
+pub(super) fn put_tag(out: &mut BytesMut, tag: u32, value: &[u8]) {
+    put_varint(out, 1);
+    put_varint(out, tag);
+    put_varint(out, u32::try_from(value.len()).unwrap_or(u32::MAX));
+    out.put_slice(value);
+}
+
+fn put_varint(out: &mut BytesMut, mut value: u32) {
+    while value >= 0x80 {
+        out.put_u8(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value as u8);
 }

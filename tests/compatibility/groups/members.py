@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Three members of a group, of two client libraries in turn, against a corelog that is killed meanwhile.
+"""Three members of a group, of two client libraries and both group protocols in turn, against a corelog that is killed
+meanwhile.
 
-Promises: each record is processed at least once, and no commit that was acknowledged is lost.
-Usage: members.py CORELOG, with kafka-python and confluent-kafka installed.
+Promises: partitions are shared out again when a member joins, leaves or is killed; each record is processed at least
+once, and no commit that was acknowledged is lost.
+Usage: members.py CORELOG [KIND ...], with kafka-python and confluent-kafka installed.
 """
 
 import os
@@ -58,7 +60,12 @@ class Broker:
         sys.exit("the broker does not answer")
 
     def spawn(self):
-        environment = dict(os.environ, CORELOG_GROUPS__INITIAL_REBALANCE_DELAY_MS="500")
+        environment = dict(
+            os.environ,
+            CORELOG_GROUPS__INITIAL_REBALANCE_DELAY_MS="500",
+            CORELOG_GROUPS__CONSUMER_SESSION_TIMEOUT_MS="10000",
+            CORELOG_GROUPS__CONSUMER_HEARTBEAT_INTERVAL_MS="500",
+        )
         self.process = subprocess.Popen(
             [self.program, "serve", "--listen", self.address, "--shards", "2", "--data", self.data],
             env=environment,
@@ -109,6 +116,7 @@ class KafkaPython:
 
 class Confluent:
     name = "confluent-kafka"
+    protocol = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
 
     def __init__(self, address, group, topic):
         from confluent_kafka import Consumer
@@ -119,9 +127,8 @@ class Confluent:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 500,
                 "log_level": 0,
+                **self.protocol,
             }
         )
         self.consumer.subscribe([topic])
@@ -138,6 +145,16 @@ class Confluent:
 
     def close(self):
         self.consumer.close()
+
+
+class ConfluentNew(Confluent):
+    """The same by the new consumer protocol (KIP-848), in which the broker has the timeouts."""
+
+    name = "confluent-kafka-848"
+    protocol = {"group.protocol": "consumer"}
+
+
+KINDS = {kind.name: kind for kind in (KafkaPython, Confluent, ConfluentNew)}
 
 
 class Shared:
@@ -249,6 +266,11 @@ def check(kind, broker):
     members.append(start())
     members[-1].start()
     until("the third is back", lambda: balanced(members))
+    fourth = subprocess.Popen([sys.executable, __file__, "--member", kind.name, broker.address, group, topic])
+    until("a fourth has its share", lambda: 0 < sum(len(member.owned) for member in members) < PARTITIONS)
+    fourth.kill()
+    fourth.wait()
+    until("the killed one's share is with the others", lambda: balanced(members))
     produce(broker.address, topic, range(RECORDS // 2))
     until("half of the records are read", lambda: len(shared.seen) >= PARTITIONS * RECORDS // 4)
     broker.kill()
@@ -265,16 +287,25 @@ def check(kind, broker):
     [member.leave() for member in members]
     twice = sum(1 for times in shared.seen.values() if times > 1)
     print(
-        "%-16s %d records, each read; %d of them again; %d were committed before the kill and stayed so"
+        "%-20s %d records, each read; %d of them again; %d were committed before the kill and stayed so"
         % (kind.name, len(shared.seen), twice, sum(promised.values()))
     )
 
 
+def member(kind, address, group, topic):
+    """A member that lives until it is killed."""
+    client = KINDS[kind](address, group, topic)
+    while True:
+        client.poll()
+
+
 def main():
+    if sys.argv[1] == "--member":
+        member(*sys.argv[2:])
     broker = Broker(sys.argv[1])
     try:
-        for kind in (KafkaPython, Confluent):
-            check(kind, broker)
+        for name in sys.argv[2:] or KINDS:
+            check(KINDS[name], broker)
     finally:
         broker.end()
 

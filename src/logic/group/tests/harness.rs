@@ -13,12 +13,13 @@ use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
 use super::super::request::{
-    Commit, CommitItem, Heartbeat, Identity, Join, JoinReply, Leave, Sync, SyncReply,
+    Commit, CommitItem, FetchOffsets, Heartbeat, Identity, Join, JoinReply, Leave, Sync, SyncReply,
 };
 use super::super::{
-    AppendError, BatchId, Coordinator, Effect, Event, Now, Reply, Request, Settings, Token,
+    AppendError, Assignor, BatchId, ConsumerSettings, Coordinator, Effect, Event, Now, Reply,
+    Request, Settings, Token,
 };
-use crate::ids::{Instant, Timestamp};
+use crate::ids::{Instant, Timestamp, TopicId};
 
 pub const GROUP: &str = "g";
 pub const DELAY_MS: u64 = 3_000;
@@ -36,6 +37,12 @@ pub fn settings() -> Settings {
         retention_ms: 1_000_000,
         retention_check_interval_ms: 10_000,
         memory_bytes_max: 1 << 20,
+        consumer: ConsumerSettings {
+            session_timeout_ms: SESSION_MS,
+            heartbeat_interval_ms: 500,
+            size_max: 100,
+            assignors: Assignor::ALL.into(),
+        },
     }
 }
 
@@ -47,6 +54,7 @@ pub struct Bench {
     pub pending: VecDeque<(BatchId, Rc<[GroupRecord]>)>,
     /// Appends are committed as soon as they are made.
     pub prompt: bool,
+    pub topics: BTreeMap<String, (TopicId, i32)>,
     replies: BTreeMap<Token, Reply>,
     next: u64,
 }
@@ -63,6 +71,7 @@ impl Bench {
             log: Vec::new(),
             pending: VecDeque::new(),
             prompt: true,
+            topics: BTreeMap::new(),
             replies: BTreeMap::new(),
             next: 0,
         };
@@ -133,6 +142,9 @@ impl Bench {
         self.pending.clear();
         self.replies.clear();
         self.coordinator = Coordinator::new(settings());
+        for (name, (id, partitions)) in self.topics.clone() {
+            self.step(Event::TopicChanged(name, id, partitions));
+        }
         self.step(Event::Load(0));
         self.step(Event::Replay(0, self.log.clone()));
         self.step(Event::Loaded(0));
@@ -143,6 +155,19 @@ impl Bench {
         self.next += 1;
         self.step(Event::Request(token, 0, request));
         token
+    }
+
+    /// A topic is created, or has grown; its id is its name.
+    pub fn topic(&mut self, name: &str, partitions: i32) {
+        let mut id = TopicId::ZERO;
+        id.0[..name.len()].copy_from_slice(name.as_bytes());
+        self.topics.insert(name.into(), (id, partitions));
+        self.step(Event::TopicChanged(name.into(), id, partitions));
+    }
+
+    pub fn delete_topic(&mut self, name: &str) {
+        self.topics.remove(name);
+        self.step(Event::TopicDeleted(name.into()));
     }
 
     pub fn answer(&mut self, token: Token) -> Option<Reply> {
@@ -223,7 +248,11 @@ impl Bench {
     /// The offset of the partition that [`commit`] is about.
     pub fn offset(&mut self) -> Option<i64> {
         let wanted = vec![("t".into(), vec![0])];
-        let token = self.ask(Request::FetchOffsets(GROUP.into(), Some(wanted)));
+        let token = self.ask(Request::FetchOffsets(FetchOffsets {
+            group: GROUP.into(),
+            member: None,
+            topics: Some(wanted),
+        }));
         match self.answer(token) {
             Some(Reply::FetchOffsets(Ok(topics))) => topics[0].1[0].1.as_ref().map(|it| it.offset),
             other => panic!("no answer to a fetch: {other:?}"),
@@ -263,6 +292,14 @@ pub fn identity(member_id: &str, instance: Option<&str>) -> Identity {
         member_id: member_id.into(),
         instance_id: instance.map(String::from),
     }
+}
+
+/// Asks for all that is committed.
+pub fn all_offsets() -> Request {
+    Request::FetchOffsets(FetchOffsets {
+        group: GROUP.into(),
+        ..FetchOffsets::default()
+    })
 }
 
 pub fn join(member_id: &str, instance: Option<&str>) -> Join {

@@ -58,7 +58,7 @@ fn invariant_17_a_fetch_gives_what_is_committed_or_says_why_not() {
     assert_eq!(bench.offset(), None, "nothing is committed");
     let token = bench.commit("", -1, 5);
     assert_eq!(bench.committed(token), ErrorCode::None);
-    let all = bench.ask(Request::FetchOffsets(GROUP.into(), None));
+    let all = bench.ask(all_offsets());
     let Some(Reply::FetchOffsets(Ok(all))) = bench.answer(all) else {
         panic!("no answer");
     };
@@ -66,7 +66,7 @@ fn invariant_17_a_fetch_gives_what_is_committed_or_says_why_not() {
     assert_eq!((found.offset, &*found.metadata), (5, "so far"));
     bench.step(Event::Unload(0));
     bench.step(Event::Load(0));
-    let loading = bench.ask(Request::FetchOffsets(GROUP.into(), None));
+    let loading = bench.ask(all_offsets());
     let error = Reply::FetchOffsets(Err(ErrorCode::CoordinatorLoadInProgress));
     assert_eq!(bench.answer(loading), Some(error));
 }
@@ -145,7 +145,7 @@ fn a_living_group_of_consumers_forgets_only_topics_that_it_does_not_read() {
         bench.pass(5_000);
         assert_eq!(bench.heartbeat(&id, 1), ErrorCode::None);
     }
-    let all = bench.ask(Request::FetchOffsets(GROUP.into(), None));
+    let all = bench.ask(all_offsets());
     let Some(Reply::FetchOffsets(Ok(all))) = bench.answer(all) else {
         panic!("no answer");
     };

@@ -8,9 +8,11 @@ use wire::messages::leave_group_response::MemberResponse;
 use wire::messages::list_groups_response::ListedGroup;
 use wire::messages::sync_group_request::SyncGroupRequestAssignment;
 use wire::messages::{
-    delete_groups_response as deleted, describe_groups_response as described,
-    offset_commit_request as commit, offset_commit_response as committed,
-    offset_delete_request as delete, offset_delete_response as gone, offset_fetch_request as fetch,
+    consumer_group_describe_response as consumers, consumer_group_heartbeat_request as beat,
+    consumer_group_heartbeat_response as beaten, delete_groups_response as deleted,
+    describe_groups_response as described, offset_commit_request as commit,
+    offset_commit_response as committed, offset_delete_request as delete,
+    offset_delete_response as gone, offset_fetch_request as fetch,
     offset_fetch_response as fetched,
 };
 
@@ -403,6 +405,111 @@ fn delete_groups() {
                 .with_error_code(68);
             DeleteGroupsResponseData::default()
                 .with_results(vec![group])
+                .into()
+        },
+    );
+}
+
+#[test]
+fn consumer_group_heartbeat() {
+    check::<theirs::ConsumerGroupHeartbeatRequest, theirs::ConsumerGroupHeartbeatResponse>(
+        ApiKey::ConsumerGroupHeartbeat,
+        1,
+        |version| {
+            let owned = beat::TopicPartitions::default()
+                .with_topic_id(uuid())
+                .with_partitions(vec![0, 5]);
+            let mut request = ConsumerGroupHeartbeatRequestData::default()
+                .with_group_id(s("g"))
+                .with_member_id(s("m"))
+                .with_member_epoch(7)
+                .with_instance_id(some("i"))
+                .with_rack_id(some("r"))
+                .with_rebalance_timeout_ms(300_000)
+                .with_subscribed_topic_names(Some(vec![s("t")]))
+                .with_server_assignor(some("uniform"))
+                .with_topic_partitions(Some(vec![owned]));
+            if version >= 1 {
+                request.subscribed_topic_regex = some("t.*");
+            }
+            request.into()
+        },
+        |_| {
+            let given = beaten::TopicPartitions::default()
+                .with_topic_id(uuid())
+                .with_partitions(vec![1, 2]);
+            let assignment = beaten::Assignment::default().with_topic_partitions(vec![given]);
+            ConsumerGroupHeartbeatResponseData::default()
+                .with_error_code(110)
+                .with_error_message(some("what"))
+                .with_member_id(some("m"))
+                .with_member_epoch(8)
+                .with_heartbeat_interval_ms(5_000)
+                .with_assignment(Some(Box::new(assignment)))
+                .into()
+        },
+    );
+}
+
+#[test]
+fn a_consumer_s_heartbeat_that_says_nothing_is_not_one_that_says_it_has_nothing() {
+    let owned = |owned: Option<Vec<beat::TopicPartitions>>| {
+        let request = ConsumerGroupHeartbeatRequestData::default().with_topic_partitions(owned);
+        let frame = Request::from(request).encode(1, 1, None).expect("encodes");
+        let mut rest = frame.freeze().slice(4..);
+        let header = header::decode(&mut rest).expect("a header");
+        match Request::decode(&header, rest).expect("a body") {
+            Request::ConsumerGroupHeartbeat(request) => request.topic_partitions,
+            other => panic!("another request: {other:?}"),
+        }
+    };
+    assert_eq!(owned(None), None);
+    assert_eq!(owned(Some(Vec::new())), Some(Vec::new()));
+}
+
+#[test]
+fn consumer_group_describe() {
+    check::<theirs::ConsumerGroupDescribeRequest, theirs::ConsumerGroupDescribeResponse>(
+        ApiKey::ConsumerGroupDescribe,
+        1,
+        |_| {
+            ConsumerGroupDescribeRequestData::default()
+                .with_group_ids(vec![s("g")])
+                .with_include_authorized_operations(true)
+                .into()
+        },
+        |version| {
+            let has = |index| {
+                let partitions = consumers::TopicPartitions::default()
+                    .with_topic_id(uuid())
+                    .with_topic_name(s("t"))
+                    .with_partitions(vec![index]);
+                consumers::Assignment::default().with_topic_partitions(vec![partitions])
+            };
+            let mut member = consumers::Member::default()
+                .with_member_id(s("m"))
+                .with_instance_id(some("i"))
+                .with_rack_id(some("r"))
+                .with_member_epoch(7)
+                .with_client_id(s("client"))
+                .with_client_host(s("/host"))
+                .with_subscribed_topic_names(vec![s("t")])
+                .with_subscribed_topic_regex(some("t.*"))
+                .with_assignment(has(0))
+                .with_target_assignment(has(1));
+            if version >= 1 {
+                member.member_type = 1;
+            }
+            let group = consumers::DescribedGroup::default()
+                .with_error_message(some("what"))
+                .with_group_id(s("g"))
+                .with_group_state(s("Reconciling"))
+                .with_group_epoch(8)
+                .with_assignment_epoch(8)
+                .with_assignor_name(s("uniform"))
+                .with_members(vec![member]);
+            ConsumerGroupDescribeResponseData::default()
+                .with_groups(vec![group])
                 .into()
         },
     );

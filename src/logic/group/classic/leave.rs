@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use wire::ErrorCode;
 
-use super::request::{Identity, Leave, Reply, Token};
-use super::state::Group;
-use super::turn::Turn;
+use crate::group::request::{Identity, Leave, Reply, Token};
+use crate::group::state::Group;
+use crate::group::turn::Turn;
 
 impl Group {
     /// Takes one LeaveGroup.
-    pub(super) fn leave(&mut self, token: Token, request: &Leave, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn leave(&mut self, token: Token, request: &Leave, turn: &mut Turn<'_>) {
         let mut any = false;
         let mut results = Vec::with_capacity(request.members.len());
         for identity in &request.members {

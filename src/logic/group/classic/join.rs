@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 use wire::ErrorCode;
 
 use super::members::{Member, Protocols};
-use super::request::{Identity, Join, JoinReply, Reply, Token};
-use super::state::{Group, Phase};
-use super::turn::{Then, Turn};
+use crate::group::request::{Identity, Join, JoinReply, Reply, Token};
+use crate::group::state::{Group, Phase};
+use crate::group::turn::{Then, Turn};
 
 /// A new member whose join waits for others is given up after this: its connection may be gone.
 const NEW_MEMBER_WAIT_MS: u64 = 5 * 60 * 1000;
 
 impl Group {
     /// Takes one JoinGroup. The group is not full of what its log holds: it may be new.
-    pub(super) fn join(&mut self, token: Token, mut request: Join, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn join(&mut self, token: Token, mut request: Join, turn: &mut Turn<'_>) {
         once_each(&mut request.protocols);
         let member_id = request.identity.member_id.clone();
         if !self.has_room_for(&member_id, turn) {
@@ -214,7 +214,7 @@ impl Group {
     }
 
     /// The log knows that a static member has come back.
-    pub(super) fn returned(
+    pub(in crate::group) fn returned(
         &self,
         token: Token,
         member_id: &str,
@@ -237,7 +237,7 @@ impl Group {
     }
 
     /// What a member of the present generation is told.
-    pub(super) fn join_reply(&self, member_id: &str) -> JoinReply {
+    pub(in crate::group) fn join_reply(&self, member_id: &str) -> JoinReply {
         let protocol = self.protocol.as_deref();
         JoinReply {
             error: None,

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
-use super::request::{Reply, Sync, SyncReply, Token};
-use super::state::{Group, Phase};
-use super::turn::{Then, Turn};
+use crate::group::request::{Reply, Sync, SyncReply, Token};
+use crate::group::state::{Group, Phase};
+use crate::group::turn::{Then, Turn};
 
 impl Group {
     /// Takes one SyncGroup.
-    pub(super) fn sync(&mut self, token: Token, request: Sync, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn sync(&mut self, token: Token, request: Sync, turn: &mut Turn<'_>) {
         if let Err(error) = self.check_sync(&request) {
             return turn.reply(token, Reply::Sync(Err(error)));
         }
@@ -78,7 +78,7 @@ impl Group {
 
     /// The log has the assignment of a generation. If that is still the present one, its members get
     /// theirs; otherwise they were told to join again.
-    pub(super) fn assigned(&mut self, generation: i32, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn assigned(&mut self, generation: i32, turn: &mut Turn<'_>) {
         if self.phase != Phase::CompletingRebalance || self.generation != generation {
             return;
         }
@@ -103,7 +103,12 @@ impl Group {
     }
 
     /// The log could not take the assignment of a generation.
-    pub(super) fn not_assigned(&mut self, generation: i32, error: ErrorCode, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn not_assigned(
+        &mut self,
+        generation: i32,
+        error: ErrorCode,
+        turn: &mut Turn<'_>,
+    ) {
         if self.phase == Phase::CompletingRebalance && self.generation == generation {
             self.take_back_assignments(error, turn);
             self.rebalance(turn);

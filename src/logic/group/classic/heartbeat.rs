@@ -7,13 +7,18 @@ use core::mem;
 
 use wire::ErrorCode;
 
-use super::request::{Heartbeat, Reply, Token};
-use super::state::{Group, Phase};
-use super::turn::Turn;
+use crate::group::request::{Heartbeat, Reply, Token};
+use crate::group::state::{Group, Phase};
+use crate::group::turn::Turn;
 
 impl Group {
     /// Takes one Heartbeat.
-    pub(super) fn heartbeat(&mut self, token: Token, request: &Heartbeat, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn heartbeat(
+        &mut self,
+        token: Token,
+        request: &Heartbeat,
+        turn: &mut Turn<'_>,
+    ) {
         let checked = self.check_generation(&request.identity, request.generation);
         let answer = match checked {
             Err(error) => error,
@@ -29,14 +34,14 @@ impl Group {
     }
 
     /// A member lives.
-    pub(super) fn heard(&mut self, member_id: &str, turn: &Turn<'_>) {
+    pub(in crate::group) fn heard(&mut self, member_id: &str, turn: &Turn<'_>) {
         if let Some(member) = self.members.get_mut(member_id) {
             member.heard(turn.now.instant);
         }
     }
 
     /// Does what is due: sessions end, waits are over.
-    pub(super) fn wake(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn wake(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.instant;
         let before = self.pending_joins.len();
         self.pending_joins.retain(|_, until| *until > now);
@@ -62,6 +67,7 @@ impl Group {
         if self.sync_deadline.is_some_and(|deadline| deadline <= now) {
             self.sync_wait_over(turn);
         }
+        self.go_on(turn);
     }
 
     /// Members that have joined and never asked for their assignment are out.

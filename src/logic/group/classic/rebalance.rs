@@ -9,13 +9,13 @@ use core::mem;
 use bytes::Bytes;
 use wire::ErrorCode;
 
-use super::request::{Reply, Token};
-use super::state::{Group, Initial, Phase};
-use super::turn::{Then, Turn};
+use crate::group::request::{Reply, Token};
+use crate::group::state::{Group, Initial, Phase};
+use crate::group::turn::{Then, Turn};
 
 impl Group {
     /// Begins a rebalance, or ends the one that is under way if this was what it waited for.
-    pub(super) fn rebalance(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn rebalance(&mut self, turn: &mut Turn<'_>) {
         match self.phase {
             Phase::PreparingRebalance { .. } => self.finish_if_all_joined(turn),
             Phase::Empty | Phase::CompletingRebalance | Phase::Stable => self.prepare(turn),
@@ -23,7 +23,7 @@ impl Group {
     }
 
     /// Members have gone: those who stay share anew.
-    pub(super) fn rebalance_after_loss(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn rebalance_after_loss(&mut self, turn: &mut Turn<'_>) {
         if self.phase != Phase::Empty {
             self.rebalance(turn);
         }
@@ -52,7 +52,7 @@ impl Group {
     }
 
     /// Ends the wait when nobody else can come: not in the first rebalance, when anybody can.
-    pub(super) fn finish_if_all_joined(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn finish_if_all_joined(&mut self, turn: &mut Turn<'_>) {
         if let Phase::PreparingRebalance { initial: None, .. } = self.phase
             && self.pending_joins.is_empty()
             && self.members.joining() == self.members.len()
@@ -62,7 +62,7 @@ impl Group {
     }
 
     /// The wait for joins is over, unless it is the first one and members still come.
-    pub(super) fn join_wait_over(&mut self, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn join_wait_over(&mut self, turn: &mut Turn<'_>) {
         if let Phase::PreparingRebalance { deadline, initial } = &mut self.phase
             && let Some(initial) = initial
             && initial.joined
@@ -151,7 +151,11 @@ impl Group {
     }
 
     /// Nobody keeps what a generation that ends gave; syncs that wait are answered by `error`.
-    pub(super) fn take_back_assignments(&mut self, error: ErrorCode, turn: &mut Turn<'_>) {
+    pub(in crate::group) fn take_back_assignments(
+        &mut self,
+        error: ErrorCode,
+        turn: &mut Turn<'_>,
+    ) {
         let ids: Vec<String> = self
             .members
             .iter()

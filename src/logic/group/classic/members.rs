@@ -9,38 +9,38 @@ use core::cmp::Reverse;
 use bytes::Bytes;
 use wire::group_records::MemberValue;
 
-use super::request::{Identity, JoinedMember, Token};
+use crate::group::request::{Identity, JoinedMember, Token};
 use crate::ids::Instant;
 
 /// Memory that a member takes beside its texts and bytes, about.
 const MEMBER_BYTES: usize = 512;
 
 /// What a member can follow, best first, and what it says under each.
-pub(super) type Protocols = Vec<(String, Bytes)>;
+pub(in crate::group) type Protocols = Vec<(String, Bytes)>;
 
 /// One member.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) identity: Identity,
-    pub(super) client_id: String,
-    pub(super) client_host: String,
-    pub(super) rebalance_timeout_ms: i32,
-    pub(super) session_timeout_ms: i32,
-    pub(super) protocols: Protocols,
-    pub(super) assignment: Bytes,
+pub(in crate::group) struct Member {
+    pub(in crate::group) identity: Identity,
+    pub(in crate::group) client_id: String,
+    pub(in crate::group) client_host: String,
+    pub(in crate::group) rebalance_timeout_ms: i32,
+    pub(in crate::group) session_timeout_ms: i32,
+    pub(in crate::group) protocols: Protocols,
+    pub(in crate::group) assignment: Bytes,
     /// Its join that waits for the others.
-    pub(super) joining: Option<Token>,
+    pub(in crate::group) joining: Option<Token>,
     /// Its sync that waits for the leader's assignment.
-    pub(super) syncing: Option<Token>,
+    pub(in crate::group) syncing: Option<Token>,
     /// It has joined and was in no generation yet.
-    pub(super) is_new: bool,
+    pub(in crate::group) is_new: bool,
     /// Without a word until then it is gone.
-    pub(super) deadline: Instant,
+    pub(in crate::group) deadline: Instant,
 }
 
 /// All members of a group.
 #[derive(Debug, Default)]
-pub(super) struct Members {
+pub(in crate::group) struct Members {
     by_id: BTreeMap<String, Member>,
     /// Static members' ids by their instance ids.
     statics: BTreeMap<String, String>,
@@ -52,7 +52,7 @@ pub(super) struct Members {
 
 impl Member {
     /// What it says under a protocol.
-    pub(super) fn metadata(&self, protocol: Option<&str>) -> Bytes {
+    pub(in crate::group) fn metadata(&self, protocol: Option<&str>) -> Bytes {
         let said = self
             .protocols
             .iter()
@@ -62,12 +62,12 @@ impl Member {
     }
 
     /// Whether its silence is the coordinator's own doing: it waits for an answer.
-    pub(super) fn is_kept_waiting(&self) -> bool {
+    pub(in crate::group) fn is_kept_waiting(&self) -> bool {
         !self.is_new && (self.joining.is_some() || self.syncing.is_some())
     }
 
     /// It was heard.
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(in crate::group) fn heard(&mut self, now: Instant) {
         let session = u64::try_from(self.session_timeout_ms).unwrap_or(0);
         self.deadline = now.plus_ms(session);
     }
@@ -82,7 +82,7 @@ impl Member {
 
 impl Members {
     /// Takes a member in. Its id, and its instance id if it has one, are not in use.
-    pub(super) fn insert(&mut self, member: Member) {
+    pub(in crate::group) fn insert(&mut self, member: Member) {
         self.bytes += member.cost();
         for (name, _) in &member.protocols {
             *self.support.entry(name.clone()).or_default() += 1;
@@ -100,7 +100,7 @@ impl Members {
     }
 
     /// Takes a member out.
-    pub(super) fn remove(&mut self, id: &str) -> Option<Member> {
+    pub(in crate::group) fn remove(&mut self, id: &str) -> Option<Member> {
         let member = self.by_id.remove(id)?;
         self.bytes -= member.cost();
         for (name, _) in &member.protocols {
@@ -118,55 +118,55 @@ impl Members {
     }
 
     /// Changes what a member holds that counts: its protocols, its assignment, its id.
-    pub(super) fn change(&mut self, id: &str, change: impl FnOnce(&mut Member)) {
+    pub(in crate::group) fn change(&mut self, id: &str, change: impl FnOnce(&mut Member)) {
         if let Some(mut member) = self.remove(id) {
             change(&mut member);
             self.insert(member);
         }
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<&Member> {
+    pub(in crate::group) fn get(&self, id: &str) -> Option<&Member> {
         self.by_id.get(id)
     }
 
     /// For what does not count towards memory: waiting, deadlines.
-    pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut Member> {
+    pub(in crate::group) fn get_mut(&mut self, id: &str) -> Option<&mut Member> {
         self.by_id.get_mut(id)
     }
 
-    pub(super) fn contains(&self, id: &str) -> bool {
+    pub(in crate::group) fn contains(&self, id: &str) -> bool {
         self.by_id.contains_key(id)
     }
 
     /// The id of the static member that calls itself so.
-    pub(super) fn static_member(&self, instance: &str) -> Option<&str> {
+    pub(in crate::group) fn static_member(&self, instance: &str) -> Option<&str> {
         self.statics.get(instance).map(String::as_str)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
+    pub(in crate::group) fn iter(&self) -> impl Iterator<Item = &Member> {
         self.by_id.values()
     }
 
     /// As [`Members::get_mut`].
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+    pub(in crate::group) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Member> {
         self.by_id.values_mut()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::group) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::group) fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
     /// How many wait for a join's answer.
-    pub(super) fn joining(&self) -> usize {
+    pub(in crate::group) fn joining(&self) -> usize {
         self.iter().filter(|it| it.joining.is_some()).count()
     }
 
     /// Whether one of these protocols can be followed by all members.
-    pub(super) fn share_any(&self, protocols: &Protocols) -> bool {
+    pub(in crate::group) fn share_any(&self, protocols: &Protocols) -> bool {
         protocols.iter().any(|(name, _)| self.all_support(name))
     }
 
@@ -176,7 +176,7 @@ impl Members {
 
     /// The protocol with the most votes: each member's is the first in its list that all can follow.
     /// Of several the first by name.
-    pub(super) fn elect_protocol(&self) -> Option<String> {
+    pub(in crate::group) fn elect_protocol(&self) -> Option<String> {
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in self.iter() {
             let names = member.protocols.iter().map(|(name, _)| name.as_str());
@@ -191,13 +191,13 @@ impl Members {
     }
 
     /// How long a rebalance waits: as long as the most patient member allows.
-    pub(super) fn rebalance_timeout_ms(&self) -> u64 {
+    pub(in crate::group) fn rebalance_timeout_ms(&self) -> u64 {
         let longest = self.iter().map(|it| it.rebalance_timeout_ms).max();
         u64::try_from(longest.unwrap_or(0)).unwrap_or(0)
     }
 
     /// Everybody, as the leader is told.
-    pub(super) fn joined(&self, protocol: Option<&str>) -> Vec<JoinedMember> {
+    pub(in crate::group) fn joined(&self, protocol: Option<&str>) -> Vec<JoinedMember> {
         let joined = |member: &Member| JoinedMember {
             identity: member.identity.clone(),
             metadata: member.metadata(protocol),
@@ -206,7 +206,7 @@ impl Members {
     }
 
     /// Everybody, as the log is told.
-    pub(super) fn values(&self, protocol: Option<&str>) -> Vec<MemberValue> {
+    pub(in crate::group) fn values(&self, protocol: Option<&str>) -> Vec<MemberValue> {
         let value = |member: &Member| MemberValue {
             member_id: member.identity.member_id.clone(),
             instance_id: member.identity.instance_id.clone(),
@@ -221,7 +221,7 @@ impl Members {
     }
 
     /// Memory of all members, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::group) fn bytes(&self) -> usize {
         self.bytes
     }
 }
