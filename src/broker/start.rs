@@ -140,6 +140,7 @@ fn plan(
             wal_extent_bytes: settings.wal.extent_bytes,
             wal_bytes_max: settings.wal.bytes_max,
             commit_bytes_max: settings.wal.commit_bytes_max,
+            bypass_bytes_min: settings.wal.bypass_bytes_min,
             tail_cache_bytes: settings.storage.tail_cache_bytes,
             disk_reserve_bytes: settings.storage.disk_reserve_bytes,
         },

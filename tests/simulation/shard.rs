@@ -65,7 +65,8 @@ pub fn settings() -> Settings {
     Settings {
         wal_extent_bytes: 64 << 10,
         wal_bytes_max: 256 << 10,
-        commit_bytes_max: 32 << 10,
+        commit_bytes_max: 8 << 10,
+        bypass_bytes_min: 4 << 10,
         tail_cache_bytes: 2 << 20,
         disk_reserve_bytes: 1 << 20,
     }

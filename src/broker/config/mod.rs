@@ -118,6 +118,8 @@ pub struct WalSettings {
     pub bytes_max: u64,
     /// Bytes of records gathered into one commit.
     pub commit_bytes_max: usize,
+    /// Queued bytes of one partition from which on they may go straight to its segment.
+    pub bypass_bytes_min: usize,
 }
 
 /// `[storage]`.

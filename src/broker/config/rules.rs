@@ -47,6 +47,7 @@ pub const RULES: &[(&str, &str, Rule)] = &[
     ("wal", "extent_bytes", Rule::Multiple(4096, MIB, 4 * GIB)),
     ("wal", "bytes_max", Rule::Number(2 * MIB, 1024 * GIB)),
     ("wal", "commit_bytes_max", Rule::Number(4096, 64 * MIB)),
+    ("wal", "bypass_bytes_min", Rule::Number(4096, 1024 * GIB)),
     ("storage", "tail_cache_bytes", Rule::Number(MIB, 1024 * GIB)),
     (
         "storage",

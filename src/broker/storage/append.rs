@@ -140,6 +140,8 @@ pub(super) struct LogState {
     pub clean_below: Cell<Offset>,
     /// Cleaning met something damaged: it is not tried again.
     pub uncleanable: Cell<bool>,
+    /// Bytes of its frames that no commit has taken yet.
+    pub queued_bytes: Cell<usize>,
     pub in_moved: Cell<bool>,
     pub deleted: Cell<bool>,
 }
@@ -245,12 +247,7 @@ impl Log {
                 leader_epoch: header.leader_epoch,
                 len: header.len,
             };
-            shared.enqueue(Queued {
-                log: Some(state.clone()),
-                head,
-                payload,
-                flush: batch.flush,
-            });
+            shared.enqueue(Queued::new(Some(state.clone()), head, payload, batch.flush));
         }
         behind::consider(shared, state);
         Ok(())
@@ -341,6 +338,7 @@ impl LogState {
             generation: Cell::new(0),
             clean_below: Cell::default(),
             uncleanable: Cell::new(false),
+            queued_bytes: Cell::new(0),
             in_moved: Cell::new(false),
             deleted: Cell::new(false),
         }
@@ -421,17 +419,11 @@ impl LogState {
             .all(|older| older.complete)
     }
 
-    /// The state of this moment. What the files do not hold durably goes along; when they hold all, the last
-    /// partial block: recovery goes on with it and could not tell by a part of a batch whether it is sound.
-    pub fn checkpoint(&self, files_hold_all: bool) -> Checkpoint {
+    /// The state of this moment, with the active segment's bytes from `tail_start` on, a multiple of 4 KiB:
+    /// what is before it must be durable in files.
+    pub fn checkpoint(&self, tail_start: u32) -> Checkpoint {
         let log = self.log.borrow();
         let active = log.active();
-        let flushed = self.unsealed.borrow().back().map_or(0, |at| at.flushed);
-        let tail_start = if files_hold_all {
-            block_floor(active.size)
-        } else {
-            flushed
-        };
         let tail = self.tail.borrow();
         let tail = concat(&tail.slices(active.base, tail_start, active.size));
         let producers = self.producers.borrow();
@@ -460,7 +452,17 @@ impl LogState {
             self.can_checkpoint(),
             "a checkpoint while an older segment is not in its file"
         );
-        let checkpoint = self.checkpoint(false);
+        let flushed = self.unsealed.borrow().back().map_or(0, |at| at.flushed);
+        let frame = self.checkpoint_frame(self.checkpoint(flushed), flush);
+        if !matches!(*self.backing.borrow(), Backing::Recovered(_)) {
+            self.backing
+                .replace(Backing::Wal(shared.next_sequence.get()));
+        }
+        shared.enqueue(frame)
+    }
+
+    /// The frame of a checkpoint.
+    pub fn checkpoint_frame(self: &Rc<Self>, checkpoint: Checkpoint, flush: bool) -> Queued {
         let payload = Bytes::from(checkpoint.encode());
         let head = FrameHead {
             kind: Kind::Checkpoint,
@@ -472,17 +474,7 @@ impl LogState {
             leader_epoch: checkpoint.epochs.latest().unwrap_or(LeaderEpoch(-1)),
             len: u32::try_from(payload.len()).expect("a checkpoint is shorter than 4 GiB"),
         };
-        if !matches!(*self.backing.borrow(), Backing::Recovered(_)) {
-            self.backing
-                .replace(Backing::Wal(shared.next_sequence.get()));
-        }
-        let payload = vec![payload];
-        shared.enqueue(Queued {
-            log: Some(self.clone()),
-            head,
-            payload,
-            flush,
-        })
+        Queued::new(Some(self.clone()), head, vec![payload], flush)
     }
 
     /// The write-ahead logs of earlier starts are no longer needed for this log.

@@ -410,7 +410,8 @@ async fn finish_locked(shared: &Shared, log: &LogState) -> Result<(), StorageErr
     }
     write_indexes(shared, log, base).await?;
     let path = log.directory.join(place::CHECKPOINT);
-    let checkpoint = log.checkpoint(true).encode();
+    // Recovery goes on with the last partial block, and could not tell by a part of a batch whether it is sound.
+    let checkpoint = log.checkpoint(block_floor(size)).encode();
     place::write_small(&shared.reactor, &path, &checkpoint)
         .await
         .map_err(|source| StorageError::io("write", &path, source))

@@ -12,6 +12,7 @@ use reactor::buffer::AlignedBuf;
 
 use super::StorageError;
 use super::append::LogState;
+use super::bypass::{self, Bypass};
 use super::frame::{self, BLOCK, CommitHead, FrameHead, Kind, Place};
 use super::state::Shared;
 use super::trim;
@@ -31,9 +32,27 @@ pub(super) struct Queued {
     pub payload: Vec<Bytes>,
     /// Its commit is flushed.
     pub flush: bool,
+    /// Its number among all frames, from 1; 0 for one that is not queued.
+    pub ticket: u64,
 }
 
 impl Queued {
+    /// One that is not queued yet.
+    pub fn new(
+        log: Option<Rc<LogState>>,
+        head: FrameHead,
+        payload: Vec<Bytes>,
+        flush: bool,
+    ) -> Self {
+        Self {
+            log,
+            head,
+            payload,
+            flush,
+            ticket: 0,
+        }
+    }
+
     /// A flushed frame that carries nothing.
     pub fn note() -> Self {
         let head = FrameHead {
@@ -49,12 +68,7 @@ impl Queued {
             leader_epoch: LeaderEpoch(-1),
             len: 0,
         };
-        Self {
-            log: None,
-            head,
-            payload: Vec::new(),
-            flush: true,
-        }
+        Self::new(None, head, Vec::new(), true)
     }
 }
 
@@ -69,7 +83,7 @@ pub(super) async fn run(shared: Rc<Shared>) {
         if shared.has_failed() {
             return;
         }
-        if idle() && shared.unflushed_frames.get() == 0 {
+        if idle() && !is_unflushed(&shared) {
             if shared.stopped.get() {
                 return;
             }
@@ -88,8 +102,12 @@ pub(super) async fn run(shared: Rc<Shared>) {
 
 async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
     let io = |doing| move |source| StorageError::io(doing, &shared.wal_dir, source);
-    let frames = take(shared);
-    if frames.is_empty() {
+    let Taken {
+        mut frames,
+        past,
+        upto,
+    } = take(shared);
+    if frames.is_empty() && past.is_empty() {
         shared
             .extents
             .current_file()
@@ -99,9 +117,15 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         flushed(shared);
         return Ok(());
     }
+    let past = bypass::write(shared, past, &mut frames).await?;
+    let (covered, checkpoints): (Vec<_>, Vec<_>) = past
+        .into_iter()
+        .map(|it| it.carried(shared.next_sequence.get()))
+        .unzip();
+    let content: Vec<&Queued> = frames.iter().chain(&checkpoints).collect();
     let sequence = shared.next_sequence.get();
     shared.next_sequence.set(sequence + 1);
-    let bytes: usize = frames
+    let bytes: usize = content
         .iter()
         .map(|at| frame::frame_bytes(at.head.len as usize))
         .sum();
@@ -117,10 +141,10 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         durable: shared.durable_sequence.get(),
         needed: shared.needed_sequence.get(),
     };
-    let content = encode(shared, &head, &frames, padded);
-    let flush = frames.iter().any(|frame| frame.flush)
+    let flush = content.iter().any(|frame| frame.flush)
         || shared.flush_wanted.get()
         || shared.unflushed_bytes.get() + padded > FLUSH_BYTES;
+    let content = encode(shared, &head, &content, padded);
     if flush {
         file.write_at_flushed(content, position)
             .await
@@ -130,7 +154,8 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
             .await
             .map_err(io("write to"))?;
     }
-    written(shared, sequence, frames, padded);
+    frames.extend(covered.into_iter().flatten());
+    written(shared, sequence, upto, frames, padded);
     if flush {
         flushed(shared);
     }
@@ -138,18 +163,40 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// The frames of the next commit, in order: at least one, if any is queued.
-fn take(shared: &Shared) -> Vec<Queued> {
+/// What the next commit is about.
+struct Taken {
+    /// Its frames, in order.
+    frames: Vec<Queued>,
+    /// Partitions whose frames go past it.
+    past: Vec<Bypass>,
+    /// Every frame up to this ticket is in it or in an earlier one.
+    upto: u64,
+}
+
+/// Takes at least one frame out of the queue, if there is any.
+fn take(shared: &Shared) -> Taken {
     let mut queue = shared.queue.borrow_mut();
     let (mut count, mut bytes) = (0, 0);
     while bytes < shared.settings.commit_bytes_max && count < queue.len() {
         bytes += frame::frame_bytes(queue[count].head.len as usize);
         count += 1;
     }
-    queue.drain(..count).collect()
+    let mut frames = queue.drain(..count).collect();
+    let past = bypass::choose(shared, &mut frames, &mut queue);
+    let next = queue.front().map(|frame| frame.ticket - 1);
+    let taken = past.iter().flat_map(|it| &it.covered).chain(&frames);
+    for (log, frame) in taken.filter_map(|frame| Some((frame.log.as_ref()?, frame))) {
+        log.queued_bytes
+            .set(log.queued_bytes.get() - frame.head.len as usize);
+    }
+    Taken {
+        upto: next.unwrap_or(shared.frames_queued.get()),
+        frames,
+        past,
+    }
 }
 
-fn encode(shared: &Shared, head: &CommitHead, frames: &[Queued], padded: usize) -> Bytes {
+fn encode(shared: &Shared, head: &CommitHead, frames: &[&Queued], padded: usize) -> Bytes {
     let mut buffer = AlignedBuf::new(padded);
     let mut at = 0;
     for (number, queued) in frames.iter().enumerate() {
@@ -171,14 +218,12 @@ fn encode(shared: &Shared, head: &CommitHead, frames: &[Queued], padded: usize) 
 }
 
 /// A commit's write has completed.
-fn written(shared: &Shared, sequence: u64, frames: Vec<Queued>, padded: usize) {
+fn written(shared: &Shared, sequence: u64, upto: u64, frames: Vec<Queued>, padded: usize) {
     shared.written_sequence.set(sequence);
+    shared.frames_written.set(upto);
     shared
         .unflushed_bytes
         .set(shared.unflushed_bytes.get() + padded);
-    shared
-        .unflushed_frames
-        .set(shared.unflushed_frames.get() + frames.len() as u64);
     let payload: usize = frames.iter().map(|frame| frame.head.len as usize).sum();
     shared.queued_bytes.set(shared.queued_bytes.get() - payload);
     let mut unflushed = shared.unflushed.borrow_mut();
@@ -195,9 +240,7 @@ fn written(shared: &Shared, sequence: u64, frames: Vec<Queued>, padded: usize) {
 /// A flush has completed that covers every write completed before it began.
 fn flushed(shared: &Shared) {
     shared.durable_sequence.set(shared.written_sequence.get());
-    shared
-        .frames_durable
-        .set(shared.frames_durable.get() + shared.unflushed_frames.take());
+    shared.frames_durable.set(shared.frames_written.get());
     shared.unflushed_bytes.set(0);
     shared.flush_wanted.set(false);
     for (log, end) in shared.unflushed.take() {
@@ -207,16 +250,21 @@ fn flushed(shared: &Shared) {
     shared.committed.notify();
 }
 
+/// Whether something was written that no flush has covered.
+fn is_unflushed(shared: &Shared) -> bool {
+    shared.frames_written.get() > shared.frames_durable.get()
+}
+
 /// Makes sure that what was written without a flush is flushed in time.
 fn arm_flush(shared: &Rc<Shared>) {
-    if shared.unflushed_frames.get() == 0 || shared.flush_armed.replace(true) {
+    if !is_unflushed(shared) || shared.flush_armed.replace(true) {
         return;
     }
     let shared = shared.clone();
     reactor::spawn(async move {
         reactor::timer::sleep(FLUSH_WAIT).await;
         shared.flush_armed.set(false);
-        if shared.unflushed_frames.get() > 0 {
+        if is_unflushed(&shared) {
             shared.flush_wanted.set(true);
             shared.work.notify();
         }

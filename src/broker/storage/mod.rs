@@ -5,14 +5,17 @@
 //! A record's way: [`Log::append`] copies it into the partition's tail buffer and queues a frame; the
 //! shard's committer gathers frames into one padded write and, when one of them asks for it, a
 //! flush; [`Storage::progressed`] tells. Later its whole blocks go from the same buffer to the
-//! segment file, and once they are flushed there the write-ahead log is trimmed. Recovery replays
-//! the write-ahead log's frames, nothing else.
+//! segment file, and once they are flushed there the write-ahead log is trimmed; when commits queue up,
+//! a partition with much to commit goes there at once (`bypass`). Recovery replays the write-ahead
+//! log's frames, nothing else.
 
 mod append;
 mod behind;
+mod bypass;
 pub(crate) mod checkpoint;
 mod clean;
 mod commit;
+mod each;
 mod extent;
 pub(crate) mod frame;
 mod lookup;
@@ -57,6 +60,8 @@ pub struct Settings {
     pub wal_bytes_max: u64,
     /// Frames are gathered into one commit until it has this many bytes.
     pub commit_bytes_max: usize,
+    /// A partition's queued bytes from which on they may go straight to its segment.
+    pub bypass_bytes_min: usize,
     /// Memory for the newest bytes of all partitions. Bytes not yet written to a segment stay even
     /// beyond it, and then count as backlog.
     pub tail_cache_bytes: usize,
@@ -70,6 +75,7 @@ impl Default for Settings {
             wal_extent_bytes: 32 << 20,
             wal_bytes_max: 256 << 20,
             commit_bytes_max: 1 << 20,
+            bypass_bytes_min: 256 << 10,
             tail_cache_bytes: 128 << 20,
             disk_reserve_bytes: 1 << 30,
         }

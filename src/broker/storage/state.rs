@@ -41,8 +41,10 @@ pub(super) struct Shared {
     /// Frames that no commit has taken yet, in order.
     pub queue: RefCell<VecDeque<Queued>>,
     pub queued_bytes: Cell<usize>,
-    /// How many frames were ever queued, and how many of them are durable.
+    /// The newest frame's ticket, and up to which ticket all are written, and durable. Frames are
+    /// counted; a commit may take some out of their turn.
     pub frames_queued: Cell<u64>,
+    pub frames_written: Cell<u64>,
     pub frames_durable: Cell<u64>,
     /// The number of the next commit to be formed.
     pub next_sequence: Cell<u64>,
@@ -54,7 +56,6 @@ pub(super) struct Shared {
     /// Bytes written since the last flush, and whose they are.
     pub unflushed_bytes: Cell<usize>,
     pub unflushed: RefCell<Vec<(Rc<LogState>, Offset)>>,
-    pub unflushed_frames: Cell<u64>,
     pub flush_wanted: Cell<bool>,
     pub flush_armed: Cell<bool>,
     /// There is something to commit.
@@ -123,6 +124,7 @@ impl Storage {
             queue: RefCell::default(),
             queued_bytes: Cell::new(0),
             frames_queued: Cell::new(0),
+            frames_written: Cell::new(0),
             frames_durable: Cell::new(0),
             next_sequence: Cell::new(1),
             written_sequence: Cell::new(0),
@@ -130,7 +132,6 @@ impl Storage {
             needed_sequence: Cell::new(1),
             unflushed_bytes: Cell::new(0),
             unflushed: RefCell::default(),
-            unflushed_frames: Cell::new(0),
             flush_wanted: Cell::new(false),
             flush_armed: Cell::new(false),
             work: Signal::default(),
@@ -352,11 +353,15 @@ impl Shared {
     }
 
     /// Queues a frame; returns its ticket, which is durable once `frames_durable` reaches it.
-    pub fn enqueue(&self, queued: Queued) -> u64 {
+    pub fn enqueue(&self, mut queued: Queued) -> u64 {
         let ticket = self.frames_queued.get() + 1;
         self.frames_queued.set(ticket);
-        self.queued_bytes
-            .set(self.queued_bytes.get() + queued.head.len as usize);
+        queued.ticket = ticket;
+        let bytes = queued.head.len as usize;
+        self.queued_bytes.set(self.queued_bytes.get() + bytes);
+        if let Some(log) = &queued.log {
+            log.queued_bytes.set(log.queued_bytes.get() + bytes);
+        }
         self.queue.borrow_mut().push_back(queued);
         self.work.notify();
         ticket

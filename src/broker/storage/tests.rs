@@ -1,5 +1,6 @@
 //! The storage's promises, kept with real files in a temporary directory.
 
+mod bypass;
 mod crash;
 mod damage;
 pub(super) mod harness;

@@ -2,14 +2,12 @@
 //! gives up the extents below. Also the clean stop, which makes the whole log superfluous. Knows not
 //! how commits or segments are written.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::append::{Backing, LogState};
 use super::commit::Queued;
-use super::signal::Signal;
+use super::each::{self, Share};
 use super::state::Shared;
 use super::{StorageError, behind, place};
 
@@ -66,52 +64,15 @@ async fn trim(shared: &Rc<Shared>) -> Result<(), StorageError> {
         .filter(|log| old(log))
         .cloned()
         .collect();
-    checkpoint_all(shared, logs).await?;
+    let carry =
+        |shared: Rc<Shared>, log: Rc<LogState>| async move { checkpoint(&shared, &log).await };
+    each::of(shared, Share::Background, WORKERS, logs, carry).await?;
     shared.needed_sequence.set(needed);
     let ticket = shared.enqueue(Queued::note());
     shared.durable(ticket).await?;
     let path = shared.wal_dir.clone();
     let io = |source| StorageError::io("recycle", &path, source);
     shared.extents.recycle(needed).await.map_err(io)
-}
-
-/// Carries the state of these logs forward and waits until that is durable.
-async fn checkpoint_all(shared: &Rc<Shared>, logs: Vec<Rc<LogState>>) -> Result<(), StorageError> {
-    struct Job {
-        left: RefCell<VecDeque<Rc<LogState>>>,
-        running: Cell<usize>,
-        error: RefCell<Option<StorageError>>,
-        done: Signal,
-    }
-    let workers = WORKERS.min(logs.len());
-    let job = Rc::new(Job {
-        left: RefCell::new(logs.into()),
-        running: Cell::new(workers),
-        error: RefCell::default(),
-        done: Signal::default(),
-    });
-    for _ in 0..workers {
-        let (shared, job) = (shared.clone(), job.clone());
-        let reactor = shared.reactor.clone();
-        reactor.spawn_background(async move {
-            loop {
-                let next = job.left.borrow_mut().pop_front();
-                let Some(log) = next.filter(|_| job.error.borrow().is_none()) else {
-                    break;
-                };
-                if let Err(error) = checkpoint(&shared, &log).await {
-                    job.error.replace(Some(error));
-                }
-            }
-            job.running.set(job.running.get() - 1);
-            job.done.notify();
-        });
-    }
-    job.done.until(|| job.running.get() == 0).await;
-    match job.error.take() {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
 }
 
 /// Flushes a log's segments, then carries its state into this write-ahead log, durably.

@@ -39,7 +39,7 @@ impl Drop for TempDir {
     }
 }
 
-fn copy_dir(from: &Path, to: &Path) {
+pub fn copy_dir(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).expect("a directory") {
         let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());
@@ -82,6 +82,7 @@ pub fn small() -> Settings {
         wal_extent_bytes: 1 << 20,
         wal_bytes_max: 4 << 20,
         commit_bytes_max: 256 << 10,
+        bypass_bytes_min: 64 << 10,
         tail_cache_bytes: 4 << 20,
         disk_reserve_bytes: 0,
     }
