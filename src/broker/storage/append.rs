@@ -19,7 +19,7 @@ use super::commit::Queued;
 use super::frame::{FrameHead, Kind};
 use super::place::{self, Metadata};
 use super::recover::OldWal;
-use super::state::{Shared, block_floor, concat};
+use super::state::{Shared, concat};
 use super::tail::Tail;
 use super::{LogConfig, StorageError, behind};
 
