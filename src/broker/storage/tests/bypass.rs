@@ -6,7 +6,7 @@ use logic::ids::Offset;
 use super::harness::*;
 use crate::storage::{Log, Storage};
 
-const VALUE: [u8; 30_000] = [5; 30_000];
+static VALUE: [u8; 30_000] = [5; 30_000];
 
 /// Two logs that a commit has carried already, and what they hold.
 async fn begun(storage: &Storage) -> (Vec<Log>, Vec<Vec<u8>>) {
