@@ -158,7 +158,7 @@ pub fn stop(shard: &Rc<Shard>) {
 }
 
 /// Takes one request about a group of a partition; the answer goes to `asker`.
-pub fn ask(shard: &Rc<Shard>, asker: (ShardId, u64), partition: i32, request: Request) {
+pub fn ask(shard: &Rc<Shard>, asker: (ShardId, u64), partition: i32, request: Box<Request>) {
     let groups = &shard.groups;
     let token = Token(groups.next_token.get());
     groups.next_token.set(token.0 + 1);

@@ -324,7 +324,7 @@ impl Shard {
                     Answer::Read(reads::read_slowly(&shard.hosted, limits, &items).await)
                 }),
             },
-            Ask::Group(partition, request) => groups::ask(self, asker, partition, *request),
+            Ask::Group(partition, request) => groups::ask(self, asker, partition, request),
             Ask::ListGroups => owed.push(answer_to(asker, groups::list(self))),
             other => self.handle_slowly(asker, other),
         }

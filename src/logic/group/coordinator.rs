@@ -2,6 +2,7 @@
 //! partitions are loaded, whose turn it is and how much memory groups take, and nothing of what a group
 //! does with a request.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -46,7 +47,7 @@ pub enum Event {
     /// A partition is no longer led here, or its log has failed.
     Unload(i32),
     /// A client asks something of a group of this partition.
-    Request(Token, i32, Request),
+    Request(Token, i32, Box<Request>),
     /// Time has passed: see [`Coordinator::wake_at`].
     Wake,
     /// The log has an append, as durably as its topic asks. Appends to one partition end in order.
@@ -178,7 +179,7 @@ impl Coordinator {
             Event::Loaded(partition) => self.loaded(now, partition, effects),
             Event::Unload(partition) => self.unload(now, partition, effects),
             Event::Request(token, partition, request) => {
-                self.request(now, token, partition, request, effects);
+                self.request(now, token, partition, *request, effects);
             }
             Event::Wake => self.wake(now, effects),
             Event::Committed(batch) => {

@@ -1,6 +1,7 @@
 //! A coordinator with one partition, a log that commits when told, and clients that say little. Knows
 //! what is promised nowhere.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::rc::Rc;
@@ -153,7 +154,7 @@ impl Bench {
     pub fn ask(&mut self, request: Request) -> Token {
         let token = Token(self.next);
         self.next += 1;
-        self.step(Event::Request(token, 0, request));
+        self.step(Event::Request(token, 0, Box::new(request)));
         token
     }
 

@@ -39,10 +39,13 @@ pub(super) fn assign(takers: &[Taker<'_>], sizes: &Sizes) -> Vec<Assignment> {
         topic.hand_out(&mut loads);
     }
     // Each move makes the sum of the squares of the loads smaller, so that this ends.
-    while topics
-        .iter_mut()
-        .fold(false, |any, topic| topic.level(&mut loads) || any)
-    {}
+    let mut any = true;
+    while any {
+        any = false;
+        for topic in &mut topics {
+            any |= topic.level(&mut loads);
+        }
+    }
     let mut assignments = vec![Assignment::new(); takers.len()];
     for topic in topics {
         for (place, partitions) in topic.held {
