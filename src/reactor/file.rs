@@ -15,6 +15,7 @@ use bytes::{Buf, Bytes};
 use io_uring::{opcode, types};
 
 use crate::buffer::{ALIGNMENT, AlignedBuf};
+use crate::close::Descriptor;
 use crate::executor::Reactor;
 use crate::ring::{Operation, Ring};
 
@@ -36,7 +37,7 @@ pub(crate) const SYS_CACHESTAT: libc::c_long = 451;
 #[derive(Clone)]
 pub struct DirectFile {
     ring: Rc<Ring>,
-    file: Rc<OwnedFd>,
+    file: Rc<Descriptor>,
     direct: bool,
 }
 
@@ -63,11 +64,11 @@ impl DirectFile {
         match open(&ring, path, flags | libc::O_DIRECT).await {
             Ok(file) => Ok(Self {
                 ring,
-                file: Rc::new(file),
+                file: Rc::new(file.into()),
                 direct: true,
             }),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                let file = Rc::new(open(&ring, path, flags).await?);
+                let file = Rc::new(open(&ring, path, flags).await?.into());
                 Ok(Self {
                     ring,
                     file,
@@ -117,7 +118,7 @@ impl DirectFile {
     pub async fn write_at_flushed(&self, bytes: Bytes, position: u64) -> io::Result<()> {
         let write = Write::new(self.file.clone(), vec![bytes], position);
         let flush = self.file.clone();
-        let flush_entry = |file: &mut Rc<OwnedFd>| flush_entry(file.as_raw_fd());
+        let flush_entry = |file: &mut Rc<Descriptor>| flush_entry(file.as_raw_fd());
         let (write, flush) = self
             .ring
             .submit_linked((write, Write::entry), (flush, flush_entry));
@@ -190,7 +191,7 @@ fn flush_entry(file: RawFd) -> io_uring::squeue::Entry {
 
 /// What a vectored write keeps until it is complete.
 struct Write {
-    file: Rc<OwnedFd>,
+    file: Rc<Descriptor>,
     buffers: Vec<Bytes>,
     vectors: Vec<libc::iovec>,
     position: u64,
@@ -199,7 +200,7 @@ struct Write {
 }
 
 impl Write {
-    fn new(file: Rc<OwnedFd>, buffers: Vec<Bytes>, position: u64) -> Self {
+    fn new(file: Rc<Descriptor>, buffers: Vec<Bytes>, position: u64) -> Self {
         assert!(
             position.is_multiple_of(ALIGNMENT as u64),
             "a write at an unaligned position"
@@ -297,8 +298,8 @@ fn checksum(buffers: &[Bytes]) -> u64 {
 
 /// A file descriptor that an operation keeps open.
 enum Keep {
-    Local(Rc<OwnedFd>),
-    Shared(Arc<OwnedFd>),
+    Local(Rc<Descriptor>),
+    Shared(Arc<Descriptor>),
 }
 
 impl Keep {
@@ -378,6 +379,15 @@ pub async fn create_dir(reactor: &Reactor, path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether there is something of this name.
+pub async fn exists(reactor: &Reactor, path: &Path) -> io::Result<bool> {
+    match open(reactor.ring(), path, libc::O_PATH | libc::O_CLOEXEC).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes a directory's entries durable.
 pub async fn sync_dir(reactor: &Reactor, path: &Path) -> io::Result<()> {
     let directory = open(reactor.ring(), path, libc::O_RDONLY | libc::O_DIRECTORY).await?;
@@ -423,18 +433,18 @@ async fn unlink(reactor: &Reactor, path: &Path, flags: i32) -> io::Result<()> {
 /// A file read through the page cache, from any core. Clones are the same file.
 #[derive(Clone, Debug)]
 pub struct PageFile {
-    file: Arc<OwnedFd>,
+    file: Arc<Descriptor>,
 }
 
 impl PageFile {
     /// Opens for reading.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: Arc::new(File::open(path)?.into()),
+            file: Arc::new(OwnedFd::from(File::open(path)?).into()),
         })
     }
 
-    pub(crate) fn shared(&self) -> Arc<OwnedFd> {
+    pub(crate) fn shared(&self) -> Arc<Descriptor> {
         self.file.clone()
     }
 
@@ -498,7 +508,7 @@ impl PageFile {
         }
     }
 
-    fn advise(&self, ring: &Rc<Ring>, position: u64, len: usize) -> Operation<Arc<OwnedFd>> {
+    fn advise(&self, ring: &Rc<Ring>, position: u64, len: usize) -> Operation<Arc<Descriptor>> {
         ring.submit(self.file.clone(), |file| {
             let len = i64::try_from(len).unwrap_or(i64::MAX);
             opcode::Fadvise::new(types::Fd(file.as_raw_fd()), len, libc::POSIX_FADV_WILLNEED)

@@ -23,6 +23,7 @@
 //! and its flush are one submission, and a wake-up is one system call.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod close;
 mod executor;
 mod late;
 mod ring;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use logic::ids::{Offset, PartitionId};
 use logic::log::segment::Segment;
 use reactor::Reactor;
-use reactor::{blocking, file};
+use reactor::file;
 
 use super::append::{Backing, Dropped, Log, LogState, Producers, Unsealed};
 use super::commit::Queued;
@@ -173,7 +173,8 @@ impl Storage {
             log_start: Offset(0),
         };
         let path = directory.join(METADATA);
-        if shared.logs.borrow().contains_key(&id) || blocking::fs::exists(&path).unwrap_or(true) {
+        let is_there = file::exists(&shared.reactor, &path).await.unwrap_or(true);
+        if is_there || shared.logs.borrow().contains_key(&id) {
             return Err(StorageError::Exists(directory));
         }
         let made = async {

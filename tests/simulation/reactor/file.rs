@@ -163,6 +163,11 @@ pub async fn create_dir(_reactor: &Reactor, path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether there is something of this name.
+pub async fn exists(_reactor: &Reactor, path: &Path) -> io::Result<bool> {
+    crate::blocking::fs::exists(path)
+}
+
 /// Makes a directory's entries durable.
 pub async fn sync_dir(_reactor: &Reactor, path: &Path) -> io::Result<()> {
     let flush = Operation::FlushDirectory(path.to_owned());
