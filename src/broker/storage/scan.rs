@@ -6,6 +6,7 @@ use std::path::Path;
 
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, CHECKSUM_START, HEADER_BYTES, NoHeader};
+use logic::log::index::relative;
 use reactor::blocking::FileExt;
 use reactor::blocking::fs::File;
 
@@ -39,6 +40,10 @@ pub(super) fn rebuild(
         while let Some((header, batch)) = batch_at(&source, at, file.len).map_err(wrong)? {
             if header.base_offset < segment.end {
                 return Err(wrong(format!("offsets fall at position {at}")));
+            }
+            // Checksums leave the base offset out.
+            if relative(file.base, header.last_offset()).is_none() {
+                return Err(wrong(format!("offsets leap at position {at}")));
             }
             segment.push(file.changed_ms, &header, &LogConfig::default());
             checkpoint
