@@ -8,6 +8,8 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::exit::{Ending, Failure};
+
 /// How to print results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -161,6 +163,18 @@ pub fn complain(what: &impl std::fmt::Display) {
         true => eprintln!("corelog: {what}"),
         false => eprintln!("\x1b[31mcorelog:\x1b[0m {what}"),
     }
+}
+
+/// Tells each failure of several things done one by one, and ends as they do; the only one's is the end.
+///
+/// # Errors
+/// The failure, where one thing was to be done.
+pub fn end_of(total: usize, failures: &[Failure]) -> Result<Ending, Failure> {
+    if let (1, [only]) = (total, failures) {
+        return Err(only.clone());
+    }
+    failures.iter().for_each(complain);
+    Ok(Ending::of_many(total, failures))
 }
 
 #[cfg(test)]

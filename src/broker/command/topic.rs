@@ -13,7 +13,7 @@ use wire::ErrorCode;
 use super::config::{Setting, is_set};
 use super::connect::{self, Target, key_value};
 use super::exit::{Ending, Failure, written};
-use super::output::{self, Format, Listed, complain};
+use super::output::{self, Format, Listed, end_of};
 
 /// What to do with topics.
 #[derive(Clone, Debug, Subcommand)]
@@ -154,12 +154,7 @@ pub fn run(command: &TopicCommand) -> Result<Ending, Failure> {
 fn end<K>(about: Vec<About<K, ()>>) -> Result<Ending, Failure> {
     let total = about.len();
     let failures = about.into_iter().filter_map(|it| it.result.err());
-    let failures: Vec<Failure> = failures.map(Failure::from).collect();
-    if let (1, [only]) = (total, failures.as_slice()) {
-        return Err(only.clone());
-    }
-    failures.iter().for_each(complain);
-    Ok(Ending::of_many(total, &failures))
+    end_of(total, &failures.map(Failure::from).collect::<Vec<_>>())
 }
 
 /// Counts an error that is none to who asked for this as done.

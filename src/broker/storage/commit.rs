@@ -122,10 +122,10 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         .into_iter()
         .map(|it| it.carried(shared.next_sequence.get()))
         .unzip();
-    let content: Vec<&Queued> = frames.iter().chain(&checkpoints).collect();
+    frames.extend(checkpoints);
     let sequence = shared.next_sequence.get();
     shared.next_sequence.set(sequence + 1);
-    let bytes: usize = content
+    let bytes: usize = frames
         .iter()
         .map(|at| frame::frame_bytes(at.head.len as usize))
         .sum();
@@ -141,10 +141,10 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         durable: shared.durable_sequence.get(),
         needed: shared.needed_sequence.get(),
     };
-    let flush = content.iter().any(|frame| frame.flush)
+    let flush = frames.iter().any(|frame| frame.flush)
         || shared.flush_wanted.get()
         || shared.unflushed_bytes.get() + padded > FLUSH_BYTES;
-    let content = encode(shared, &head, &content, padded);
+    let content = encode(shared, &head, &frames, padded);
     if flush {
         file.write_at_flushed(content, position)
             .await
@@ -196,7 +196,7 @@ fn take(shared: &Shared) -> Taken {
     }
 }
 
-fn encode(shared: &Shared, head: &CommitHead, frames: &[&Queued], padded: usize) -> Bytes {
+fn encode(shared: &Shared, head: &CommitHead, frames: &[Queued], padded: usize) -> Bytes {
     let mut buffer = AlignedBuf::new(padded);
     let mut at = 0;
     for (number, queued) in frames.iter().enumerate() {
@@ -224,7 +224,8 @@ fn written(shared: &Shared, sequence: u64, upto: u64, frames: Vec<Queued>, padde
     shared
         .unflushed_bytes
         .set(shared.unflushed_bytes.get() + padded);
-    let payload: usize = frames.iter().map(|frame| frame.head.len as usize).sum();
+    let queued = frames.iter().filter(|frame| frame.ticket > 0);
+    let payload: usize = queued.map(|frame| frame.head.len as usize).sum();
     shared.queued_bytes.set(shared.queued_bytes.get() - payload);
     let mut unflushed = shared.unflushed.borrow_mut();
     for queued in frames {

@@ -5,24 +5,23 @@ use std::collections::BTreeMap;
 
 use wire::messages::consumer_group_describe_response as by_consumer;
 use wire::messages::describe_groups_response as by_classic;
-use wire::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
 use wire::messages::offset_delete_request::{
     OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
 };
 use wire::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use wire::messages::{
     ConsumerGroupDescribeRequestData, DeleteGroupsRequestData, DescribeGroupsRequestData,
-    FindCoordinatorRequestData, ListGroupsRequestData, OffsetCommitRequestData,
-    OffsetDeleteRequestData, OffsetFetchRequestData,
+    ListGroupsRequestData, OffsetDeleteRequestData, OffsetFetchRequestData,
 };
 use wire::{ErrorCode, KafkaString};
 
 use super::{About, Admin, kafka, text};
 use crate::cluster::RequestMessage;
-use crate::consumer::{TopicPartition, decode_assignment};
-use crate::{Error, Route};
+use crate::consumer::{
+    Identity, OffsetAndMetadata, TopicPartition, commit_request, coordinator_request,
+    decode_assignment, read_committed,
+};
+use crate::{BrokerError, Error, Route};
 
 /// A group in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,15 +66,6 @@ pub struct GroupMember {
     pub host: String,
     /// What it is given; none where that cannot be read, as for members that are no consumers.
     pub assigned: Option<Vec<TopicPartition>>,
-}
-
-/// What a group has committed of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommittedOffset {
-    /// The offset of the next record to read.
-    pub offset: i64,
-    /// What was committed along with it.
-    pub metadata: String,
 }
 
 impl Admin {
@@ -170,7 +160,7 @@ impl Admin {
     pub async fn group_offsets(
         &self,
         group: &str,
-    ) -> Result<BTreeMap<TopicPartition, CommittedOffset>, Error> {
+    ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
         let request = |version: i16| match version {
             ..8 => OffsetFetchRequestData::default()
                 .with_group_id(kafka(group))
@@ -181,35 +171,15 @@ impl Admin {
             }
         };
         self.of_coordinator(group, request, |_, answer| {
-            Error::check(answer.error_code, None, group)?;
-            let mut rows = Vec::new();
-            for topic in answer.topics {
-                let at = topic.partitions.into_iter().map(|it| {
-                    let place = (topic.name.to_string(), it.partition_index);
-                    (place, it.error_code, it.committed_offset, it.metadata)
-                });
-                rows.extend(at);
-            }
-            for found in answer.groups {
-                Error::check(found.error_code, None, group)?;
-                for topic in found.topics {
-                    let at = topic.partitions.into_iter().map(|it| {
-                        let place = (topic.name.to_string(), it.partition_index);
-                        (place, it.error_code, it.committed_offset, it.metadata)
-                    });
-                    rows.extend(at);
-                }
-            }
-            let mut committed = BTreeMap::new();
-            for ((topic, partition), code, offset, metadata) in rows {
-                Error::check(code, None, format!("{topic}-{partition}"))?;
-                if offset >= 0 {
-                    let metadata = metadata.map(|it| it.to_string()).unwrap_or_default();
-                    let at = TopicPartition::new(topic, partition);
-                    committed.insert(at, CommittedOffset { offset, metadata });
-                }
-            }
-            Ok(committed)
+            let committed = read_committed(answer);
+            committed.map_err(|code| {
+                let about = Some(group.to_owned());
+                Error::Broker(BrokerError {
+                    code,
+                    message: None,
+                    about,
+                })
+            })
         })
         .await
     }
@@ -224,27 +194,17 @@ impl Admin {
         group: &str,
         offsets: &BTreeMap<TopicPartition, i64>,
     ) -> Result<Vec<About<TopicPartition, ()>>, Error> {
-        let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
-        for (at, offset) in offsets {
-            let partition = OffsetCommitRequestPartition::default()
-                .with_partition_index(at.partition)
-                .with_committed_offset(*offset)
-                .with_committed_leader_epoch(-1)
-                .with_committed_metadata(Some(kafka("")));
-            topics.entry(&at.topic).or_default().push(partition);
-        }
-        let topics = topics.into_iter().map(|(topic, partitions)| {
-            OffsetCommitRequestTopic::default()
-                .with_name(kafka(topic))
-                .with_partitions(partitions)
-        });
-        let topics: Vec<_> = topics.collect();
-        let request = |_| {
-            OffsetCommitRequestData::default()
-                .with_group_id(kafka(group))
-                .with_generation_id_or_member_epoch(-1)
-                .with_topics(topics.clone())
+        let offsets = offsets.iter();
+        let offsets = offsets.map(|(at, offset)| (at.clone(), OffsetAndMetadata::new(*offset)));
+        let offsets: BTreeMap<_, _> = offsets.collect();
+        let nobody = Identity {
+            coordinator: -1,
+            group: group.into(),
+            member_id: "".into(),
+            generation: -1,
+            instance_id: None,
         };
+        let request = |version| commit_request(&nobody, &offsets, version);
         self.of_coordinator(group, request, |_, answer| {
             let rows = answer.topics.iter().flat_map(|topic| {
                 let rows = topic.partitions.iter();
@@ -326,10 +286,7 @@ impl Admin {
 
     async fn coordinator(&self, group: &str) -> Result<i32, Error> {
         let timeout = self.config.cluster.request_timeout;
-        let build = |version| match version {
-            ..4 => FindCoordinatorRequestData::default().with_key(kafka(group)),
-            _ => FindCoordinatorRequestData::default().with_coordinator_keys(vec![kafka(group)]),
-        };
+        let build = |version| coordinator_request(group, version);
         let answer = self.cluster.send_built(Route::Any, timeout, build).await?;
         let (code, message, node) = match answer.coordinators.first() {
             Some(it) => (it.error_code, &it.error_message, it.node_id),

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 pub use configs::{ConfigEntry, ConfigOperation, ConfigResource, ConfigSource, ConfigSynonym};
 pub use describe::{BrokerDescription, ClusterDescription, LogDir, ReplicaLog};
-pub use groups::{CommittedOffset, GroupDescription, GroupListing, GroupMember};
+pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub use offsets::{FoundOffset, OffsetSpec};
 pub use topics::{NewTopic, TopicListing};
 

@@ -24,6 +24,7 @@ mod shared;
 pub use api::Consumer;
 pub use assignors::Assignor;
 pub(crate) use assignors::decode_assignment;
+pub(crate) use calls::group::{Identity, commit_request, coordinator_request, read_committed};
 pub use listener::{Callback, RebalanceListener};
 pub use metrics::ConsumerMetrics;
 pub use offsets::{OffsetAndMetadata, OffsetAndTimestamp};

@@ -12,7 +12,7 @@ use serde::Serialize;
 use self::lag::Progress;
 use super::connect::{self, Target};
 use super::exit::{Ending, Failure, written};
-use super::output::{self, Format, Listed, complain};
+use super::output::{self, Format, Listed, end_of};
 
 /// What to do with groups.
 #[derive(Clone, Debug, Subcommand)]
@@ -256,11 +256,7 @@ impl Delete {
             };
             failures.extend(deleted.err());
         }
-        if let (1, [only]) = (self.groups.len(), failures.as_slice()) {
-            return Err(only.clone());
-        }
-        failures.iter().for_each(complain);
-        Ok(Ending::of_many(self.groups.len(), &failures))
+        end_of(self.groups.len(), &failures)
     }
 
     async fn delete_offsets(&self, admin: &Admin, group: &str) -> Result<(), Failure> {

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use client::Error;
-use client::admin::{Admin, CommittedOffset, OffsetSpec};
-use client::consumer::TopicPartition;
+use client::admin::{Admin, OffsetSpec};
+use client::consumer::{OffsetAndMetadata, TopicPartition};
 use serde::Serialize;
 use wire::ErrorCode;
 
@@ -216,7 +216,7 @@ impl Reset {
     async fn after(
         &self,
         admin: &Admin,
-        before: &BTreeMap<TopicPartition, CommittedOffset>,
+        before: &BTreeMap<TopicPartition, OffsetAndMetadata>,
     ) -> Result<BTreeMap<TopicPartition, i64>, Failure> {
         if let Some(path) = &self.to.from_file {
             let wanted = read_file(path)?;
@@ -266,7 +266,7 @@ impl Reset {
     async fn scope(
         &self,
         admin: &Admin,
-        before: &BTreeMap<TopicPartition, CommittedOffset>,
+        before: &BTreeMap<TopicPartition, OffsetAndMetadata>,
     ) -> Result<BTreeSet<TopicPartition>, Failure> {
         let nothing = |what: String, advice: &str| {
             Err(Failure::new(Ending::NotFoundOrConflict, what, advice))

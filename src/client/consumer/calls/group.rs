@@ -63,10 +63,7 @@ pub(crate) struct Joining {
 /// Finds the coordinator: its node id.
 pub(crate) async fn find_coordinator(cluster: &Cluster, group: &str) -> Answer<i32> {
     let timeout = cluster.config().request_timeout;
-    let build = |version| match version {
-        0..4 => FindCoordinatorRequestData::default().with_key(text(group)),
-        _ => FindCoordinatorRequestData::default().with_coordinator_keys(vec![text(group)]),
-    };
+    let build = |version| coordinator_request(group, version);
     let answer = cluster.send_built(Route::Any, timeout, build).await;
     let answer = answer.map_err(|error| code_of(&error))?;
     let (code, node) = match answer.coordinators.first() {
@@ -79,6 +76,14 @@ pub(crate) async fn find_coordinator(cluster: &Cluster, group: &str) -> Answer<i
         refreshed.map_err(|error| code_of(&error))?;
     }
     Ok(node)
+}
+
+/// Asks who coordinates a group.
+pub(crate) fn coordinator_request(group: &str, version: i16) -> FindCoordinatorRequestData {
+    match version {
+        0..4 => FindCoordinatorRequestData::default().with_key(text(group)),
+        _ => FindCoordinatorRequestData::default().with_coordinator_keys(vec![text(group)]),
+    }
 }
 
 /// Joins. An error comes with the member id of the answer.
@@ -200,28 +205,7 @@ pub(crate) async fn commit(
     offsets: &BTreeMap<TopicPartition, OffsetAndMetadata>,
 ) -> Answer<Vec<(TopicPartition, ErrorCode)>> {
     let timeout = cluster.config().request_timeout;
-    let build = |version: i16| {
-        let topics = by_topic(offsets.iter().map(|(at, offset)| (at.clone(), offset)));
-        let topics = topics.into_iter().map(|(topic, partitions)| {
-            let partitions = partitions.into_iter().map(|(partition, offset)| {
-                let epoch = offset.leader_epoch.filter(|_| version >= 6).unwrap_or(-1);
-                OffsetCommitRequestPartition::default()
-                    .with_partition_index(partition)
-                    .with_committed_offset(offset.offset)
-                    .with_committed_leader_epoch(epoch)
-                    .with_committed_metadata(Some(text(&offset.metadata)))
-            });
-            OffsetCommitRequestTopic::default()
-                .with_name(text(&topic))
-                .with_partitions(partitions.collect())
-        });
-        OffsetCommitRequestData::default()
-            .with_group_id(text(&who.group))
-            .with_generation_id_or_member_epoch(who.generation)
-            .with_member_id(text(&who.member_id))
-            .with_group_instance_id(who.instance(7, version))
-            .with_topics(topics.collect())
-    };
+    let build = |version| commit_request(who, offsets, version);
     let answer = cluster.send_built(who.route(), timeout, build).await;
     let answer = answer.map_err(|error| code_of(&error))?;
     let codes = answer.topics.into_iter().flat_map(|topic| {
@@ -232,6 +216,34 @@ pub(crate) async fn commit(
         })
     });
     Ok(codes.collect())
+}
+
+/// A commit of offsets.
+pub(crate) fn commit_request(
+    who: &Identity,
+    offsets: &BTreeMap<TopicPartition, OffsetAndMetadata>,
+    version: i16,
+) -> OffsetCommitRequestData {
+    let topics = by_topic(offsets.iter().map(|(at, offset)| (at.clone(), offset)));
+    let topics = topics.into_iter().map(|(topic, partitions)| {
+        let partitions = partitions.into_iter().map(|(partition, offset)| {
+            let epoch = offset.leader_epoch.filter(|_| version >= 6).unwrap_or(-1);
+            OffsetCommitRequestPartition::default()
+                .with_partition_index(partition)
+                .with_committed_offset(offset.offset)
+                .with_committed_leader_epoch(epoch)
+                .with_committed_metadata(Some(text(&offset.metadata)))
+        });
+        OffsetCommitRequestTopic::default()
+            .with_name(text(&topic))
+            .with_partitions(partitions.collect())
+    });
+    OffsetCommitRequestData::default()
+        .with_group_id(text(&who.group))
+        .with_generation_id_or_member_epoch(who.generation)
+        .with_member_id(text(&who.member_id))
+        .with_group_instance_id(who.instance(7, version))
+        .with_topics(topics.collect())
 }
 
 /// Committed offsets by partition; those without are left out.
@@ -272,7 +284,8 @@ pub(crate) async fn committed(
     read_committed(answer.map_err(|error| code_of(&error))?)
 }
 
-fn read_committed(answer: OffsetFetchResponseData) -> Answer<Committed> {
+/// What an answer says; its first error, if any.
+pub(crate) fn read_committed(answer: OffsetFetchResponseData) -> Answer<Committed> {
     checked(answer.error_code)?;
     let mut rows = Vec::new();
     for topic in answer.topics {
