@@ -1,8 +1,6 @@
 //! What a member does in a group by the consumer protocol, step by step, against a coordinator that the
 //! test plays.
 
-use std::collections::BTreeSet;
-
 use wire::ErrorCode;
 
 use super::*;
