@@ -60,7 +60,7 @@ fn member(now: Instant) -> State {
     let (attempt, who, introduction) = heartbeat(calls);
     let introduction = introduction.expect("it says everything");
     assert_eq!((who.generation, &*who.member_id), (0, "me"));
-    assert_eq!(introduction.topics, ["birds".into()].into());
+    assert_eq!(introduction.topics, BTreeSet::from(["birds".into()]));
     assert_eq!(introduction.assignor.as_deref(), Some("range"));
     let calls = state.heard(attempt, Ok(heard(1, &[0])), now);
     assert!(matches!(calls[..], [Call::RefreshMetadata]), "{calls:?}");
