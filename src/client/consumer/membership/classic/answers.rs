@@ -157,7 +157,7 @@ impl ClassicMember {
         }
     }
 
-    fn refused(&mut self, code: ErrorCode, effects: &mut Vec<Effect>) {
+    pub(super) fn refused(&mut self, code: ErrorCode, effects: &mut Vec<Effect>) {
         self.wanted = false;
         self.out();
         effects.push(Effect::Refused(code));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use wire::ErrorCode;
 
-use crate::consumer::assignors::{Assignor, PartitionCounts, Subscription, encode_assignment};
 use super::super::{Attempt, Effect};
 use super::{ClassicMember, Joined, Leading, State};
+use crate::consumer::assignors::{Assignor, PartitionCounts, Subscription, encode_assignment};
 
 impl ClassicMember {
     /// The next step after a JoinGroup that succeeded.

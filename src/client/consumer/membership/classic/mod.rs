@@ -195,7 +195,6 @@ impl ClassicMember {
         due.extend(not_before.filter(|&at| at > now));
         due.into_iter().min()
     }
-    }
 
     fn is_in_group(&self) -> bool {
         self.state != State::Out
