@@ -227,12 +227,16 @@ fn refuse_settings_of_the_other(reader: &mut Reader<'_>, protocol: GroupProtocol
         GroupProtocol::Consumer => {
             for (name, whose) in [
                 ("session.timeout.ms", "group.consumer.session.timeout.ms"),
-                ("heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+                (
+                    "heartbeat.interval.ms",
+                    "group.consumer.heartbeat.interval.ms",
+                ),
                 ("partition.assignment.strategy", "group.consumer.assignors"),
             ] {
                 if reader.is_given(name) {
-                    let fault =
-                        format!("{name}: group.protocol=consumer leaves it to the brokers' {whose}");
+                    let fault = format!(
+                        "{name}: group.protocol=consumer leaves it to the brokers' {whose}"
+                    );
                     reader.fault(fault);
                 }
             }

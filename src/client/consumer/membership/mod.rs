@@ -151,9 +151,7 @@ pub(super) enum Membership {
 impl Membership {
     pub(super) fn new(config: GroupConfig, protocol: Protocol, now: Instant) -> Self {
         match protocol {
-            Protocol::Classic(classic) => {
-                Self::Classic(ClassicMember::new(config, classic, now))
-            }
+            Protocol::Classic(classic) => Self::Classic(ClassicMember::new(config, classic, now)),
             Protocol::Consumer(member_id) => {
                 Self::Consumer(ConsumerMember::new(config, member_id, now))
             }

@@ -76,7 +76,10 @@ fn what_is_given_by_topic_id_waits_for_the_topic_s_name() {
     assert!(matches!(calls[..], [Call::RefreshMetadata]), "{calls:?}");
     state.metadata_changed(metadata(), now);
     let work = state.next_work().expect("now it has one");
-    assert_eq!(work.step, Step::Assign(vec![TopicPartition::new("birds", 0)]));
+    assert_eq!(
+        work.step,
+        Step::Assign(vec![TopicPartition::new("birds", 0)])
+    );
 }
 
 #[test]

@@ -101,10 +101,7 @@ impl Script {
         let given = Some(partitions(BIRDS, &[0, 1]));
         let effects = self.answer(&heartbeat, Ok(heard(1, given)));
         assert_eq!(effects, [Effect::NameTopics]);
-        assert_eq!(
-            self.name(BIRDS, "birds"),
-            [Effect::Assign(birds(&[0, 1]))]
-        );
+        assert_eq!(self.name(BIRDS, "birds"), [Effect::Assign(birds(&[0, 1]))]);
         let heartbeat = the_heartbeat(&self.on(Event::Assigned { revoked: false }));
         assert_eq!(heartbeat.owned, Some(partitions(BIRDS, &[0, 1])));
         assert_eq!(self.answer(&heartbeat, Ok(heard(1, None))), []);
