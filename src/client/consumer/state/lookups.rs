@@ -140,12 +140,7 @@ impl State {
                         self.assignment.leader_seen(&at, leader.epoch);
                     }
                 }
-                // No record is that young: what comes next will be.
-                Ok(None) => {
-                    if self.assignment.position(&at).is_none() {
-                        self.assignment.seek_to(&at, AutoOffsetReset::Latest);
-                    }
-                }
+                Ok(None) => self.assignment.found_no_end(&at, end),
                 Err(code) => {
                     self.look_up_failed(vec![(at, Phase::Reset(end))], code, now);
                     calls.push(Call::RefreshMetadata);
