@@ -312,7 +312,7 @@ impl Consumer {
             return Err(invalid("offsets are not negative"));
         }
         self.change(partition, |state| {
-            state.assignment.seek(partition, offset, leader_epoch)
+            state.seek(partition, offset, leader_epoch)
         })
     }
 
@@ -322,9 +322,7 @@ impl Consumer {
     /// When it is not assigned.
     pub fn seek_to_beginning(&self, partition: &TopicPartition) -> Result<(), Error> {
         self.change(partition, |state| {
-            state
-                .assignment
-                .seek_to(partition, AutoOffsetReset::Earliest)
+            state.seek_to(partition, AutoOffsetReset::Earliest)
         })
     }
 
@@ -334,7 +332,7 @@ impl Consumer {
     /// When it is not assigned.
     pub fn seek_to_end(&self, partition: &TopicPartition) -> Result<(), Error> {
         self.change(partition, |state| {
-            state.assignment.seek_to(partition, AutoOffsetReset::Latest)
+            state.seek_to(partition, AutoOffsetReset::Latest)
         })
     }
 

@@ -12,7 +12,6 @@ use super::super::assignors::{NO_GENERATION, Subscription};
 use super::super::calls::group::{Identity, Joining};
 use super::super::membership::{Answer, Attempt, Effect, Event, Joined};
 use super::{Call, State, TopicPartition, Wanted};
-use crate::Error;
 
 /// What a rebalance waits for a poll with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +51,7 @@ impl State {
         let mut calls = Vec::new();
         self.wanted = Wanted::Partitions;
         self.assignment.set(partitions);
+        self.faults.keep(&self.assignment.to_set());
         self.advance(now, &mut calls);
         calls
     }
@@ -63,6 +63,7 @@ impl State {
         self.steps.clear();
         self.membership_event(Event::Leave(reason), now, &mut calls);
         self.assignment.set([]);
+        self.faults.keep(&BTreeSet::new());
         self.given = (Vec::new(), NO_GENERATION);
         calls
     }
@@ -182,6 +183,7 @@ impl State {
                 }
             }
         }
+        self.faults.keep(&self.assignment.to_set());
         self.advance(now, &mut calls);
         calls
     }
@@ -322,9 +324,7 @@ impl State {
             }
             Effect::Assign(given) => self.steps.push_back(Step::Assign(given)),
             Effect::Refused(code) => {
-                let group = self.group.as_deref().unwrap_or_default();
-                let error = Error::from_code(code.code(), format!("group {group}"));
-                self.faults.extend(error);
+                self.add_group_fault(code);
                 self.steps.clear();
                 self.steps.push_back(Step::Lose);
             }
