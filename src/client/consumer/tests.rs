@@ -132,7 +132,10 @@ async fn a_partition_that_is_refused_for_good_is_fetched_after_a_pause_and_its_e
             now += Duration::from_millis(100);
             assert_eq!(state.next_tick(now - Duration::from_millis(1)), Some(now));
         }
-        assert_eq!(state.take_fault().map(|error| error.name()), Some(name.into()));
+        assert_eq!(
+            state.take_fault().map(|error| error.name()),
+            Some(name.into())
+        );
         assert!(state.take_fault().is_none(), "once");
     }
 }

@@ -105,6 +105,11 @@ impl State {
         })
     }
 
+    /// Whether a rebalance goes on that needs nothing more of the application.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.membership.as_ref().is_some_and(|it| it.is_joining())
+    }
+
     /// Whether a commit of these partitions is still this consumer's to make.
     pub(crate) fn owns<'a>(
         &self,
@@ -117,7 +122,7 @@ impl State {
     /// What the next step of a rebalance asks of the application. Partitions to be revoked are not
     /// handed out from here on.
     pub(crate) fn next_work(&mut self) -> Option<Work> {
-        let step = self.steps.pop_front()?;
+        let step = self.steps.front()?.clone();
         let owned = self.assignment.to_set();
         let cooperative = self
             .membership
@@ -164,13 +169,20 @@ impl State {
     /// The step is through: commits are made and the listener has been told of what was revoked.
     pub(crate) fn work_done(&mut self, work: &Work, now: Instant) -> Vec<Call> {
         let mut calls = Vec::new();
+        // Something may have made it void meanwhile: then that is what comes next.
+        let is_due = self.steps.front() == Some(&work.step);
+        if is_due {
+            self.steps.pop_front();
+        }
         match &work.step {
             Step::Lose => self.assignment.set([]),
             Step::Prepare { .. } => {
                 let owned = self.assignment.to_set();
                 self.assignment
                     .set(owned.difference(&work.revoked).cloned());
-                self.membership_event(Event::Prepared, now, &mut calls);
+                if is_due {
+                    self.membership_event(Event::Prepared, now, &mut calls);
+                }
             }
             Step::Assign(given) => {
                 self.totals.rebalances += 1;
@@ -267,20 +279,23 @@ impl State {
         }
     }
 
+    fn prepare(&mut self, lost: bool, now: Instant, calls: &mut Vec<Call>) {
+        let is_idle = self.steps.is_empty();
+        if lost {
+            // What was given before is void, and so is what waits to be done with it.
+            self.steps.clear();
+        }
+        if is_idle && self.assignment.partitions().next().is_none() {
+            self.membership_event(Event::Prepared, now, calls);
+        } else {
+            self.steps.push_back(Step::Prepare { lost });
+        }
+    }
+
     fn effect(&mut self, effect: Effect, now: Instant, calls: &mut Vec<Call>) {
         match effect {
             Effect::FindCoordinator(attempt) => calls.push(Call::FindCoordinator(attempt)),
-            Effect::Prepare { lost } => {
-                if lost {
-                    // What was given before is void, and so is what waits to be done with it.
-                    self.steps.clear();
-                }
-                if self.assignment.partitions().next().is_none() && self.steps.is_empty() {
-                    self.membership_event(Event::Prepared, now, calls);
-                } else {
-                    self.steps.push_back(Step::Prepare { lost });
-                }
-            }
+            Effect::Prepare { lost } => self.prepare(lost, now, calls),
             Effect::Join {
                 attempt,
                 coordinator,
