@@ -221,6 +221,7 @@ fn refused(code: ErrorCode) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Consumer;
     use super::super::tests::{at, give, member, rebalance, take_step};
     use super::*;
 
@@ -228,6 +229,20 @@ mod tests {
 
     fn offsets() -> Offsets {
         Offsets::from([(at(0), (5_i64, "").into())])
+    }
+
+    /// A member whose JoinGroup is on its way.
+    fn joining() -> Consumer {
+        let consumer = member();
+        let now = std::time::Instant::now();
+        let mut state = consumer.shared.state();
+        give(&mut state, now);
+        take_step(&mut state, now);
+        rebalance(&mut state, now);
+        take_step(&mut state, now);
+        assert!(state.may_commit() && state.is_joining());
+        drop(state);
+        consumer
     }
 
     fn is_late(outcome: &Result<(), Error>) -> bool {
@@ -242,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_commit_whose_time_is_over_is_not_made_any_more() {
-        let consumer = member();
+        let consumer = joining();
         let (commits, queue) = Commits::new();
         let outcome = commits.push(offsets(), Duration::ZERO);
         drop(commits);
@@ -265,16 +280,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_commit_does_not_wait_behind_the_join_of_its_member() {
-        let consumer = member();
-        let now = std::time::Instant::now();
-        {
-            let mut state = consumer.shared.state();
-            give(&mut state, now);
-            take_step(&mut state, now);
-            rebalance(&mut state, now);
-            take_step(&mut state, now);
-            assert!(state.may_commit() && state.is_joining());
-        }
+        let consumer = joining();
         let (commit, _outcome) = Commit::new(offsets(), LONG, false);
         let made = make(&consumer.shared, &commit).await;
         let name = made.map_err(|error| error.name());
