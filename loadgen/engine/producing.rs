@@ -147,7 +147,10 @@ impl Producing {
     async fn open_loop(&mut self, clock: Clock, mut schedule: Schedule) {
         let alarm = match Alarm::new() {
             Ok(alarm) => alarm,
-            Err(error) => return self.station.error(format!("no alarm: {error}"), 1),
+            Err(error) => {
+                let producer = format!("producer {}", self.index);
+                return self.control.cannot_start(producer, super::cannot_start(&error));
+            }
         };
         let (mut free_ns, mut awake_ns, mut sent) = (0, 0, 0);
         loop {

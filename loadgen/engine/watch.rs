@@ -39,7 +39,7 @@ struct Watch<'a> {
 /// Watches a run to its end.
 ///
 /// # Errors
-/// When the threads do not get ready.
+/// When the threads do not get ready, or a client cannot start.
 pub(super) fn watch(
     plan: &Plan,
     control: &Control,
@@ -73,6 +73,7 @@ pub(super) fn watch(
     watch.sleep_through(begin, end, &mut |second| {
         observe(&Progress::Measuring(second))
     });
+    control.check_started()?;
     let measured = Instant::now().min(end).saturating_duration_since(begin);
     control.cut(nanoseconds(plan.workload.warm_up + measured));
     let thread_cpu = cpu_before
@@ -84,6 +85,8 @@ pub(super) fn watch(
     let thread_cpu = thread_cpu.collect();
     let broker_after = plan.broker_pid.and_then(process::used);
     watch.drain(observe);
+    // Behind a backlog, consumers start late.
+    control.check_started()?;
     let cpu = broker_before
         .zip(broker_after)
         .map(|(before, after)| after.cpu - before.cpu);
@@ -110,14 +113,16 @@ pub(super) fn watch(
 }
 
 impl Watch<'_> {
-    fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+    /// Whether what comes would be no use: nobody waits for it, or a client is missing from the load.
+    fn is_cut_short(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.control.check_started().is_err()
     }
 
     /// Waits for all clients to be connected, and for the backlog to be there.
     fn wait_until_ready(&mut self, observe: &mut dyn FnMut(&Progress)) -> Result<(), Error> {
         let deadline = Instant::now() + READY_WAIT;
         while self.control.ready() < self.stations.len() as u64 {
+            self.control.check_started()?;
             if Instant::now() > deadline {
                 return Err(Error::Timeout {
                     what: "connections of all producers and consumers".into(),
@@ -129,22 +134,22 @@ impl Watch<'_> {
         }
         let wanted = self.plan.workload.backlog_bytes;
         let mut told = Instant::now();
-        while self.control.filled() < wanted && !self.is_interrupted() {
+        while self.control.filled() < wanted && !self.is_cut_short() {
             thread::sleep(LOOK);
             if told.elapsed() >= SAMPLE {
                 told = Instant::now();
                 observe(&Progress::Filling(self.control.filled(), wanted));
             }
         }
-        Ok(())
+        self.control.check_started()
     }
 
     /// Takes a sample at the end of each second until `end`, or until it is interrupted.
     fn sleep_through(&mut self, begin: Instant, end: Instant, observe: &mut dyn FnMut(Second)) {
         let mut next = begin;
-        while next < end && !self.is_interrupted() {
+        while next < end && !self.is_cut_short() {
             next = (next + SAMPLE).min(end);
-            while Instant::now() < next && !self.is_interrupted() {
+            while Instant::now() < next && !self.is_cut_short() {
                 thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
             }
             let second = self.sample(begin);

@@ -10,7 +10,11 @@ use loadgen::workload::layers;
 
 const RETAIN_BYTES: usize = 256 << 20;
 
-fn run(workload: &str, settings: &[(&str, &str)], number: u64) -> Outcome {
+fn try_run(
+    workload: &str,
+    settings: &[(&str, &str)],
+    number: u64,
+) -> Result<Outcome, client::Error> {
     let broker = NullBroker::start(([127, 0, 0, 1], 0).into(), RETAIN_BYTES).expect("listens");
     let short = [("duration", "2s"), ("warm-up", "500ms")];
     let flags: Vec<(String, String)> = short
@@ -27,7 +31,11 @@ fn run(workload: &str, settings: &[(&str, &str)], number: u64) -> Outcome {
         run: number,
         broker_pid: None,
     };
-    let outcome = engine::run(plan, &AtomicBool::new(false), &mut |_| {}).expect("it runs");
+    engine::run(plan, &AtomicBool::new(false), &mut |_| {})
+}
+
+fn run(workload: &str, settings: &[(&str, &str)], number: u64) -> Outcome {
+    let outcome = try_run(workload, settings, number).expect("it runs");
     assert_eq!(outcome.errors, []);
     outcome
 }
@@ -66,4 +74,15 @@ fn consumers_catch_up_with_a_backlog() {
     assert_eq!(outcome.due, 1_000);
     assert_eq!(total(&outcome).end_to_end.len(), 1_000);
     assert_eq!(outcome.seconds.last().map(|last| last.backlog), Some(0));
+}
+
+#[test]
+fn a_run_whose_consumers_cannot_start_fails_and_says_why() {
+    // The null broker has no groups.
+    for backlog in ["0", "1MiB"] {
+        let settings = [("group-protocol", "classic"), ("backlog", backlog)];
+        let said = try_run("steady", &settings, 4).expect_err(backlog);
+        let said = said.to_string();
+        assert!(said.contains("could not start; a consumer: "), "{said}");
+    }
 }
