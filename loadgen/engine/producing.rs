@@ -202,8 +202,10 @@ impl Producing {
         let key = self.keys.next_key();
         let bytes = value.len() + key.map_or(0, <[u8]>::len);
         {
+            let is_measured = self.control.measures(due_ns);
             let mut sample = self.station.lock();
             sample.counts.due += 1;
+            sample.counts.due_measured += u64::from(is_measured);
             sample.counts.handed_over += 1;
         }
         let record = Record {

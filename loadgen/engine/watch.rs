@@ -254,7 +254,7 @@ impl Watch<'_> {
     fn due(&self) -> u64 {
         let (begin, end) = self.control.window();
         if self.plan.workload.is_closed_loop() {
-            return self.seconds.iter().map(|second| second.due).sum();
+            return self.counts.due_measured;
         }
         let mut due = 0;
         for producer in 0..self.plan.workload.producers {
@@ -275,10 +275,7 @@ impl Watch<'_> {
 /// What is on its way: due and not answered, or acknowledged and not read by every group.
 fn backlog(counts: &Counts, plan: &Plan) -> u64 {
     let unanswered = counts.due.saturating_sub(counts.acked + counts.failed);
-    let groups = match plan.workload.consumers {
-        0 => 0,
-        _ => u64::from(plan.workload.groups),
-    };
+    let groups = plan.workload.reading_groups();
     let unread = (counts.acked * groups).saturating_sub(counts.consumed);
     unanswered + unread.div_ceil(groups.max(1))
 }

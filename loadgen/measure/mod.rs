@@ -25,6 +25,8 @@ pub fn histogram() -> Histogram<u64> {
 pub struct Counts {
     /// Records that became due.
     pub due: u64,
+    /// Of these, those due in the measured time.
+    pub due_measured: u64,
     /// Records handed to the client.
     pub handed_over: u64,
     /// Records acknowledged, and their values' bytes.
@@ -74,6 +76,7 @@ impl Counts {
     /// Adds others.
     pub fn add(&mut self, more: &Self) {
         self.due += more.due;
+        self.due_measured += more.due_measured;
         self.handed_over += more.handed_over;
         self.acked += more.acked;
         self.acked_bytes += more.acked_bytes;

@@ -73,6 +73,7 @@ const draw = (runs, root) => {
     row(table, "", (run) => `${bytes(run.counts.acked_bytes_per_second)}/s`);
     row(table, "read by all groups", (run) => `${count(run.counts.consumed_per_second)} records/s`);
     row(table, "failed", (run) => String(run.counts.failed));
+    row(table, "due, and of these acknowledged", (run) => `${run.counts.due}, ${run.counts.acked}`);
     group(table, "Cost");
     const gib = (run) => (run.counts.acked_bytes_per_second * run.measured_seconds) / 2 ** 30;
     row(table, "broker CPU", (run) => (run.broker.cpu_seconds == null ? ""
@@ -100,7 +101,8 @@ const draw = (runs, root) => {
         cell.appendChild(document.createTextNode(runs.length > 1 ? `${name}: ${run.name}` : name));
         for (const [, field] of columns) {
           const value = run.latency[key][field];
-          element(made, "td", field === "count" ? count(value) : time(value), "number");
+          // A quantile among records that were never answered is not known.
+          element(made, "td", field === "count" ? count(value) : time(value) || "-", "number");
         }
       });
     }

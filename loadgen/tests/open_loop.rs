@@ -65,6 +65,7 @@ fn a_closed_loop_sends_as_acknowledgements_come() {
     let total = total(&outcome);
     assert!(total.produce.len() > 20, "{}", total.produce.len());
     assert_eq!(total.lateness.len(), 0, "a closed loop is never late");
+    assert_eq!(outcome.due, total.produce.len());
 }
 
 #[test]
