@@ -51,7 +51,8 @@ pub struct Sample {
     pub produce: Histogram<u64>,
     /// From when a record was due until a consumer had it, of records due in the measured time.
     pub end_to_end: Histogram<u64>,
-    /// From when a record was due until it was handed to the client, of the same records.
+    /// From when a record was due until its producer came to it, of the same records. Its own wait for the
+    /// client's buffer is in the delay of those behind it.
     pub send_delay: Histogram<u64>,
     /// The part of the send delay that was not waiting for the client's buffer: the generator's own.
     pub lateness: Histogram<u64>,

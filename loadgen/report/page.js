@@ -91,7 +91,7 @@ const draw = (runs, root) => {
     element(head, "th", "");
     for (const [title] of columns) element(head, "th", title, "number");
     const series = [["Produce, due until acknowledged", "produce"], ["End to end, due until read", "end_to_end"],
-      ["Send delay, due until handed over", "send_delay"], ["Of that, the generator's own lateness", "lateness"]];
+      ["Send delay, due until its producer came to it", "send_delay"], ["Of that, the generator's own lateness", "lateness"]];
     for (const [name, key] of series) {
       runs.forEach((run, at) => {
         if (run.latency[key].count === 0) return;

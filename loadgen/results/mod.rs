@@ -124,7 +124,7 @@ pub struct Latencies {
     pub produce: Quantiles,
     /// Due until read.
     pub end_to_end: Quantiles,
-    /// Due until handed to the client.
+    /// Due until its producer came to it.
     pub send_delay: Quantiles,
     /// The generator's own part of that.
     pub lateness: Quantiles,
