@@ -244,6 +244,7 @@ mod tests {
         trial.result.closed_loop = false;
         trial.result.latency.produce.count = count;
         trial.result.latency.produce.p99 = Some(p99);
+        trial.result.latency.produce.p999 = Some(p99);
         trial
     }
 
