@@ -198,7 +198,10 @@ mod tests {
         let result = result(&loaded, "overloaded", &overloaded);
         assert_eq!((result.counts.due, result.counts.acked), (2_000, 500));
         let (produce, end_to_end) = (result.latency.produce, result.latency.end_to_end);
-        assert_eq!((produce.count, produce.p50, produce.p999), (500, None, None));
+        assert_eq!(
+            (produce.count, produce.p50, produce.p999),
+            (500, None, None)
+        );
         assert_eq!((end_to_end.count, end_to_end.p50), (500, None));
         let begin = "1400 of 2000 due records were neither acknowledged nor refused";
         assert!(

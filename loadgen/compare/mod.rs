@@ -332,7 +332,10 @@ mod tests {
         other.result.invalid = vec!["late".to_owned()];
         (other.result.counts.due, other.result.counts.acked) = (30_000, 20_000);
         let said = caveats(&[one], &[other]).join("\n");
-        assert!(said.contains("of 30000 due records of 3 ms, 20000"), "{said}");
+        assert!(
+            said.contains("of 30000 due records of 3 ms, 20000"),
+            "{said}"
+        );
         assert!(said.contains("INVALID: late"), "{said}");
         assert!(said.contains("flushed beside in memory"), "{said}");
         assert!(said.contains("has one run"), "{said}");

@@ -149,7 +149,9 @@ impl Producing {
             Ok(alarm) => alarm,
             Err(error) => {
                 let producer = format!("producer {}", self.index);
-                return self.control.cannot_start(producer, super::cannot_start(&error));
+                return self
+                    .control
+                    .cannot_start(producer, super::cannot_start(&error));
             }
         };
         let (mut free_ns, mut awake_ns, mut sent) = (0, 0, 0);

@@ -249,7 +249,9 @@ fn damaged_end(view: &BatchView<'_>, following: Option<&BatchView<'_>>, next: i6
         _ => {
             let last = i64::from(view.header.last_offset_delta());
             let count = i64::from(view.header.record_count());
-            behind(count.min(last + 1)).min(end_max).max(next.saturating_add(1))
+            behind(count.min(last + 1))
+                .min(end_max)
+                .max(next.saturating_add(1))
         }
     }
 }

@@ -290,12 +290,7 @@ mod tests {
     fn a_quantile_that_one_run_left_unanswered_is_not_told_of_the_others() {
         let of = |contender, repeat| open(contender, repeat, 1_000_000, 1_000);
         let (corelog, kafka) = (Contender::Corelog, Contender::Kafka);
-        let mut trials = [
-            of(corelog, 1),
-            of(kafka, 1),
-            of(corelog, 2),
-            of(kafka, 2),
-        ];
+        let mut trials = [of(corelog, 1), of(kafka, 1), of(corelog, 2), of(kafka, 2)];
         assert!(rows(&trials)[0].cells[2].is_some());
         trials[3].result.latency.produce.p99 = None;
         let rows = rows(&trials);
