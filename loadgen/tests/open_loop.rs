@@ -78,12 +78,18 @@ fn consumers_catch_up_with_a_backlog() {
 }
 
 #[test]
-fn a_run_whose_consumers_cannot_start_fails_and_says_why() {
-    // The null broker has no groups.
-    for backlog in ["0", "1MiB"] {
-        let settings = [("group-protocol", "classic"), ("backlog", backlog)];
-        let said = try_run("steady", &settings, 4).expect_err(backlog);
-        let said = said.to_string();
-        assert!(said.contains("could not start; a consumer: "), "{said}");
+fn a_run_whose_clients_cannot_start_fails_and_says_which() {
+    let producers = ("producer-config", "max.block.ms=0");
+    let consumers = ("consumer-config", "default.api.timeout.ms=0");
+    let cases = [
+        (producers, "0", "; producer "),
+        (producers, "1MiB", "; producer "),
+        (consumers, "0", "; a consumer: "),
+        (consumers, "1MiB", "; a consumer: "),
+    ];
+    for (impatient, backlog, who) in cases {
+        let settings = [impatient, ("backlog", backlog)];
+        let said = try_run("steady", &settings, 4).expect_err(who).to_string();
+        assert!(said.contains(&format!("could not start{who}")), "{said}");
     }
 }
