@@ -90,11 +90,6 @@ pub(super) fn watch(
     let cpu = broker_before
         .zip(broker_after)
         .map(|(before, after)| after.cpu - before.cpu);
-    let rss = watch
-        .seconds
-        .iter()
-        .filter_map(|second| second.broker_rss_bytes)
-        .max();
     Ok(Outcome {
         started,
         measured,
@@ -102,7 +97,7 @@ pub(super) fn watch(
         errors: watch.errors(),
         broker: Broker {
             cpu_seconds: cpu.map(|cpu| cpu.as_secs_f64()),
-            rss_bytes_max: rss,
+            rss_bytes_max: watch.rss_bytes_max(),
             ..broker
         },
         samples: watch.samples,
@@ -233,6 +228,11 @@ impl Watch<'_> {
             cpu / now.duration_since(at).as_secs_f64().max(1e-9)
         });
         (cpu, Some(used.rss_bytes))
+    }
+
+    fn rss_bytes_max(&self) -> Option<u64> {
+        let seconds = self.seconds.iter();
+        seconds.filter_map(|second| second.broker_rss_bytes).max()
     }
 
     fn thread_cpu(&self) -> Vec<Duration> {
