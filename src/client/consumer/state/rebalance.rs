@@ -13,7 +13,6 @@ use super::super::calls::consumer_group::Introduction;
 use super::super::calls::group::{Identity, Joining};
 use super::super::membership::{Answer, Attempt, Effect, Event, Heard, Heartbeat, Joined};
 use super::{Call, State, TopicPartition, Wanted};
-use crate::Error;
 
 /// What a rebalance waits for a poll with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +52,7 @@ impl State {
         let mut calls = Vec::new();
         self.wanted = Wanted::Partitions;
         self.assignment.set(partitions);
+        self.faults.keep(&self.assignment.to_set());
         self.advance(now, &mut calls);
         calls
     }
@@ -64,6 +64,7 @@ impl State {
         self.steps.clear();
         self.membership_event(Event::Leave(reason), now, &mut calls);
         self.assignment.set([]);
+        self.faults.keep(&BTreeSet::new());
         self.given = (Vec::new(), NO_GENERATION);
         calls
     }
@@ -104,6 +105,11 @@ impl State {
             let now = membership.identity().1;
             now > generation || (now == generation && membership.is_joining())
         })
+    }
+
+    /// Whether a rebalance goes on that needs nothing more of the application.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.membership.as_ref().is_some_and(|it| it.is_joining())
     }
 
     /// Whether a commit of these partitions is still this consumer's to make.
@@ -191,6 +197,7 @@ impl State {
                 }
             }
         }
+        self.faults.keep(&self.assignment.to_set());
         self.advance(now, &mut calls);
         calls
     }
@@ -346,9 +353,7 @@ impl State {
             Effect::NameTopics => self.name_topics(now, calls),
             Effect::Assign(given) => self.steps.push_back(Step::Assign(given)),
             Effect::Refused(code) => {
-                let group = self.group.as_deref().unwrap_or_default();
-                let error = Error::from_code(code.code(), format!("group {group}"));
-                self.faults.extend(error);
+                self.add_group_fault(code);
                 self.steps.clear();
                 self.steps.push_back(Step::Lose);
             }
