@@ -414,6 +414,16 @@ fn code_advice(code: ErrorCode) -> &'static str {
         ErrorCode::FencedInstanceId => {
             "Another member with the same group.instance.id took over: stop this one."
         }
+        ErrorCode::UnreleasedInstanceId => {
+            "Another member with the same group.instance.id is still in the group: stop it, or wait until its \
+             session has ended."
+        }
+        ErrorCode::UnsupportedAssignor => {
+            "Name one of the brokers' group.consumer.assignors in group.remote.assignor."
+        }
+        ErrorCode::GroupIdNotFound => {
+            "Check the group's name, and whether it has members by the other group.protocol."
+        }
         ErrorCode::UnsupportedVersion => "Use a newer broker, or leave the feature out.",
         ErrorCode::UnsupportedCompressionType => "Use another compression.type.",
         ErrorCode::CorruptMessage => "Bytes were damaged on the way: send them again.",

@@ -152,6 +152,8 @@ impl Drop for Broker {
 fn spawn(bootstrap: &str, data: &PathBuf) -> Child {
     Command::new(env!("CARGO_BIN_EXE_corelog"))
         .env("CORELOG_GROUPS__INITIAL_REBALANCE_DELAY_MS", "300")
+        .env("CORELOG_GROUPS__CONSUMER_HEARTBEAT_INTERVAL_MS", "300")
+        .env("CORELOG_GROUPS__CONSUMER_SESSION_TIMEOUT_MS", "6000")
         .env("CORELOG_OFFSETS__TOPIC_NUM_PARTITIONS", "4")
         .args(["serve", "--listen", bootstrap, "--shards", "2", "--data"])
         .arg(data)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use client::consumer::{
     Assignor, Callback, Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition,
 };
-use client::properties::{AutoOffsetReset, ConsumerConfig};
+use client::properties::{AutoOffsetReset, ConsumerConfig, GroupProtocol};
 use wire::Compression;
 
 use super::broker::{Broker, Topic, unique};
@@ -20,7 +20,24 @@ pub const DONE_MAX: Duration = Duration::from_secs(90);
 /// How often each record was read, by all members together.
 pub type Seen = Arc<Mutex<BTreeMap<(i32, i64), u32>>>;
 
-pub fn member(broker: &Broker, group: &str, assignor: Assignor) -> ConsumerConfig {
+/// How the members of a group come to their partitions.
+#[derive(Clone, Copy, Debug)]
+pub enum Protocol {
+    Classic(Assignor),
+    Consumer,
+}
+
+impl From<Assignor> for Protocol {
+    fn from(assignor: Assignor) -> Self {
+        Self::Classic(assignor)
+    }
+}
+
+pub fn member(broker: &Broker, group: &str, protocol: impl Into<Protocol>) -> ConsumerConfig {
+    let (group_protocol, assignors) = match protocol.into() {
+        Protocol::Classic(assignor) => (GroupProtocol::Classic, vec![assignor.name().to_owned()]),
+        Protocol::Consumer => (GroupProtocol::Consumer, Vec::new()),
+    };
     ConsumerConfig {
         group_id: Some(group.to_owned()),
         auto_offset_reset: AutoOffsetReset::Earliest,
@@ -28,7 +45,8 @@ pub fn member(broker: &Broker, group: &str, assignor: Assignor) -> ConsumerConfi
         fetch_max_wait: Duration::from_millis(50),
         session_timeout: Duration::from_secs(6),
         heartbeat_interval: Duration::from_millis(300),
-        partition_assignment_strategy: vec![assignor.name().to_owned()],
+        group_protocol,
+        partition_assignment_strategy: assignors,
         max_poll_records: 20,
         cluster: client::ClusterConfig {
             metadata_max_age: Duration::from_millis(500),
@@ -164,11 +182,12 @@ pub fn read_twice(seen: &Seen) -> Vec<((i32, i64), u32)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_come_and_go_and_each_record_is_read_exactly_once() {
     let broker = Broker::start().await;
-    for assignor in Assignor::ALL {
+    let classic = Assignor::ALL.map(Protocol::Classic);
+    for protocol in classic.into_iter().chain([Protocol::Consumer]) {
         let topic = broker.topic("come-and-go", PARTITIONS).await;
         let group = unique("come-and-go");
         let seen = Seen::default();
-        let start = || Member::start(member(&broker, &group, assignor), &topic, &seen);
+        let start = || Member::start(member(&broker, &group, protocol), &topic, &seen);
         let mut members = vec![start(), start()];
         produce(&topic, 0..PARTITIONS, 0..RECORDS / 2).await;
         balanced(&members, PARTITIONS as usize).await;
@@ -183,18 +202,22 @@ async fn members_come_and_go_and_each_record_is_read_exactly_once() {
         for member in members {
             member.leave().await;
         }
-        assert_eq!(read_twice(&seen), [], "{assignor:?}");
+        assert_eq!(read_twice(&seen), [], "{protocol:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crashed_member_s_records_are_read_by_the_others() {
+async fn records_of_members_that_crash_or_leave_are_read_by_the_others_and_committed() {
     let broker = Broker::start().await;
-    for assignor in [Assignor::Range, Assignor::CooperativeSticky] {
+    for protocol in [
+        Assignor::Range.into(),
+        Assignor::CooperativeSticky.into(),
+        Protocol::Consumer,
+    ] {
         let topic = broker.topic("crash", PARTITIONS).await;
         let group = unique("crash");
         let seen = Seen::default();
-        let start = || Member::start(member(&broker, &group, assignor), &topic, &seen);
+        let start = || Member::start(member(&broker, &group, protocol), &topic, &seen);
         let mut members = vec![start(), start(), start()];
         balanced(&members, PARTITIONS as usize).await;
         produce(&topic, 0..PARTITIONS, 0..RECORDS).await;
@@ -202,20 +225,32 @@ async fn a_crashed_member_s_records_are_read_by_the_others() {
         produce(&topic, 0..PARTITIONS, RECORDS..RECORDS + 50).await;
         all_read(&seen, i64::from(PARTITIONS) * (RECORDS + 50)).await;
         balanced(&members, PARTITIONS as usize).await;
+        members.remove(0).leave().await;
+        produce(&topic, 0..PARTITIONS, RECORDS + 50..RECORDS + 100).await;
+        all_read(&seen, i64::from(PARTITIONS) * (RECORDS + 100)).await;
         for member in members {
             member.leave().await;
         }
+        let other = Consumer::new(member(&broker, &group, protocol)).expect("a consumer");
+        let committed = other.committed(topic.partitions()).await.expect("found");
+        let offsets: Vec<i64> = committed.values().map(|it| it.offset).collect();
+        let all = vec![RECORDS + 100; PARTITIONS as usize];
+        assert_eq!(offsets, all, "{protocol:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_partitions_are_found_shared_and_read_from_their_beginning() {
     let broker = Broker::start().await;
-    for assignor in [Assignor::RoundRobin, Assignor::CooperativeSticky] {
+    for protocol in [
+        Assignor::RoundRobin.into(),
+        Assignor::CooperativeSticky.into(),
+        Protocol::Consumer,
+    ] {
         let mut topic = broker.topic("grow", 2).await;
         let group = unique("grow");
         let seen = Seen::default();
-        let start = || Member::start(member(&broker, &group, assignor), &topic, &seen);
+        let start = || Member::start(member(&broker, &group, protocol), &topic, &seen);
         let members = vec![start(), start()];
         balanced(&members, 2).await;
         produce(&topic, 0..2, 0..50).await;
@@ -226,12 +261,18 @@ async fn new_partitions_are_found_shared_and_read_from_their_beginning() {
         for member in members {
             member.leave().await;
         }
-        assert_eq!(read_twice(&seen), [], "{assignor:?}");
+        assert_eq!(read_twice(&seen), [], "{protocol:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_static_member_finds_its_partitions_again_without_a_rebalance() {
+    for protocol in [Assignor::Sticky.into(), Protocol::Consumer] {
+        come_back(protocol).await;
+    }
+}
+
+async fn come_back(protocol: Protocol) {
     let broker = Broker::start().await;
     let topic = broker.topic("static", PARTITIONS).await;
     let group = unique("static");
@@ -240,7 +281,7 @@ async fn a_static_member_finds_its_partitions_again_without_a_rebalance() {
         let config = ConsumerConfig {
             group_instance_id: Some(instance.to_owned()),
             session_timeout: Duration::from_secs(30),
-            ..member(&broker, &group, Assignor::Sticky)
+            ..member(&broker, &group, protocol)
         };
         Member::start(config, &topic, &seen)
     };
@@ -258,11 +299,17 @@ async fn a_static_member_finds_its_partitions_again_without_a_rebalance() {
 
 #[tokio::test]
 async fn offsets_are_committed_with_their_words_and_found_again() {
+    for protocol in [Assignor::Range.into(), Protocol::Consumer] {
+        commit_with_words(protocol).await;
+    }
+}
+
+async fn commit_with_words(protocol: Protocol) {
     let broker = Broker::start().await;
     let topic = broker.topic("commit", 2).await;
     let group = unique("commit");
     produce(&topic, 0..2, 0..30).await;
-    let config = || member(&broker, &group, Assignor::Range);
+    let config = || member(&broker, &group, protocol);
     let mut first = Consumer::new(config()).expect("a consumer");
     first.subscribe([topic.name.as_str()]).expect("a group");
     let mut got = 0;
@@ -317,6 +364,12 @@ async fn offsets_are_committed_with_their_words_and_found_again() {
 
 #[tokio::test]
 async fn what_polls_returned_is_committed_automatically_and_by_close() {
+    for protocol in [Assignor::Range.into(), Protocol::Consumer] {
+        commit_automatically(protocol).await;
+    }
+}
+
+async fn commit_automatically(protocol: Protocol) {
     let broker = Broker::start().await;
     let topic = broker.topic("auto", 1).await;
     let group = unique("auto");
@@ -324,7 +377,7 @@ async fn what_polls_returned_is_committed_automatically_and_by_close() {
     let config = ConsumerConfig {
         enable_auto_commit: true,
         auto_commit_interval: Duration::from_millis(100),
-        ..member(&broker, &group, Assignor::Range)
+        ..member(&broker, &group, protocol)
     };
     let mut consumer = Consumer::new(config).expect("a consumer");
     consumer.subscribe([topic.name.as_str()]).expect("a group");
@@ -356,7 +409,7 @@ async fn what_polls_returned_is_committed_automatically_and_by_close() {
         .close(Duration::from_secs(10))
         .await
         .expect("it leaves");
-    let other = Consumer::new(member(&broker, &group, Assignor::Range)).expect("a consumer");
+    let other = Consumer::new(member(&broker, &group, protocol)).expect("a consumer");
     let committed = other.committed([at.clone()]).await.expect("found");
     assert_eq!(committed[&at].offset, first + second);
 }

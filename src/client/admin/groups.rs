@@ -203,6 +203,7 @@ impl Admin {
             member_id: "".into(),
             generation: -1,
             instance_id: None,
+            has_epoch: false,
         };
         let request = |version| commit_request(&nobody, &offsets, version);
         self.of_coordinator(group, request, |_, answer| {

@@ -91,6 +91,7 @@ requests! {
     ListGroups, ListGroupsRequestData, ListGroupsResponseData, 0, 5;
     DeleteGroups, DeleteGroupsRequestData, DeleteGroupsResponseData, 0, 2;
     OffsetDelete, OffsetDeleteRequestData, OffsetDeleteResponseData, 0, 0;
+    ConsumerGroupHeartbeat, ConsumerGroupHeartbeatRequestData, ConsumerGroupHeartbeatResponseData, 0, 1;
     ConsumerGroupDescribe, ConsumerGroupDescribeRequestData, ConsumerGroupDescribeResponseData, 0, 1;
     ApiVersions, ApiVersionsRequestData, ApiVersionsResponseData, 0, 4;
     CreateTopics, CreateTopicsRequestData, CreateTopicsResponseData, 2, 7;

@@ -8,10 +8,12 @@ use tokio::sync::Mutex;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use wire::KafkaUuid;
 
 use super::assignors::Assignor;
 use super::commits::{self, Commits, Offsets, make_commits};
 use super::listener::RebalanceListener;
+use super::membership::{ClassicConfig, Protocol};
 use super::metrics::ConsumerMetrics;
 use super::offsets::OffsetAndMetadata;
 use super::partition::TopicPartition;
@@ -21,7 +23,7 @@ use super::state::{Pattern, State, Step, Wanted, Work};
 use crate::Error;
 use crate::cluster::Cluster;
 use crate::cluster::backoff::random;
-use crate::properties::{AutoOffsetReset, ConsumerConfig};
+use crate::properties::{AutoOffsetReset, ConsumerConfig, GroupProtocol};
 
 /// How long a commit before a rebalance is tried.
 const COMMIT_BEFORE_REBALANCE: Duration = Duration::from_secs(30);
@@ -58,24 +60,11 @@ impl Consumer {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn new(config: ConsumerConfig) -> Result<Self, Error> {
-        let names = config.partition_assignment_strategy.iter();
-        let assignors: Vec<Assignor> = names
-            .map(|name| {
-                Assignor::from_name(name).ok_or_else(|| {
-                    let fault =
-                        format!("partition.assignment.strategy: no assignor is called {name}");
-                    Error::Config(vec![fault])
-                })
-            })
-            .collect::<Result<_, _>>()?;
-        if assignors.is_empty() {
-            let fault = "partition.assignment.strategy: name at least one assignor";
-            return Err(Error::Config(vec![fault.to_owned()]));
-        }
+        let protocol = protocol(&config)?;
         let config = Arc::new(config);
         let cluster = Cluster::new(config.cluster.clone());
         let now = std::time::Instant::now();
-        let state = State::new(config.clone(), assignors, random(), time_of_day, now);
+        let state = State::new(config.clone(), protocol, random(), time_of_day, now);
         let auto_commit = config.group_id.is_some() && config.enable_auto_commit;
         let interval = config.auto_commit_interval;
         let shared = Arc::new(Shared::new(cluster, config, state));
@@ -509,6 +498,33 @@ impl From<(i64, &str)> for OffsetAndMetadata {
             metadata: metadata.to_owned(),
         }
     }
+}
+
+/// How a member of the group is to behave.
+fn protocol(config: &ConsumerConfig) -> Result<Protocol, Error> {
+    if config.group_protocol == GroupProtocol::Consumer {
+        let id = KafkaUuid::random();
+        let id = id.map_err(|error| invalid(&format!("no random member id: {error}")))?;
+        return Ok(Protocol::Consumer(id.to_string().into()));
+    }
+    let names = config.partition_assignment_strategy.iter();
+    let assignors: Vec<Assignor> = names
+        .map(|name| {
+            Assignor::from_name(name).ok_or_else(|| {
+                let fault = format!("partition.assignment.strategy: no assignor is called {name}");
+                Error::Config(vec![fault])
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    if assignors.is_empty() {
+        let fault = "partition.assignment.strategy: name at least one assignor";
+        return Err(Error::Config(vec![fault.to_owned()]));
+    }
+    Ok(Protocol::Classic(ClassicConfig {
+        session_timeout: config.session_timeout,
+        heartbeat_interval: config.heartbeat_interval,
+        assignors,
+    }))
 }
 
 fn invalid(reason: &str) -> Error {

@@ -124,6 +124,8 @@ async fn make(shared: &Arc<Shared>, commit: &Commit) -> Result<(), Error> {
                 ErrorCode::RebalanceInProgress
                 | ErrorCode::UnknownMemberId
                 | ErrorCode::IllegalGeneration
+                | ErrorCode::StaleMemberEpoch
+                | ErrorCode::GroupIdNotFound
                 | ErrorCode::FencedInstanceId => refused(code),
                 code => Error::from_code(code.code(), at.to_string()).unwrap_or(Error::Closed),
             });
@@ -195,6 +197,8 @@ fn may_pass(code: ErrorCode) -> bool {
             | ErrorCode::UnknownTopicOrPartition
             // The member is in the rebalance, which goes on by itself.
             | ErrorCode::RebalanceInProgress
+            // So does its way to the epoch in which the coordinator has it (KIP-848).
+            | ErrorCode::StaleMemberEpoch
     )
 }
 

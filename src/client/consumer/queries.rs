@@ -150,7 +150,14 @@ impl Consumer {
                 .retry_backoff
                 .after(failures, random());
             let error = Error::from_code(code.code(), "committed offsets").unwrap_or(Error::Closed);
-            let passes = error.is_retriable() || code == ErrorCode::NetworkException;
+            // The membership brings another epoch, or none: then it is not asked as a member.
+            let passes = error.is_retriable()
+                || matches!(
+                    code,
+                    ErrorCode::NetworkException
+                        | ErrorCode::StaleMemberEpoch
+                        | ErrorCode::UnknownMemberId
+                );
             if !passes || Instant::now() + wait >= deadline {
                 return Err(error);
             }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use wire::ErrorCode;
 
-use super::calls::{group, log};
+use super::calls::{consumer_group, group, log};
+use super::fetch::Said;
 use super::state::{Call, State};
 use crate::cluster::Cluster;
 use crate::properties::ConsumerConfig;
@@ -166,9 +167,14 @@ async fn make(shared: Arc<Shared>, call: Call) {
             shared.apply(|state, now| state.heartbeat_answered(attempt, answer, now));
         }
         Call::Leave(who, reason) => group::leave(cluster, &who, reason).await,
+        Call::ConsumerHeartbeat(attempt, who, introduction) => {
+            let answer = consumer_group::heartbeat(cluster, &who, introduction.as_ref()).await;
+            shared.apply(|state, now| state.heard(attempt, answer, now));
+        }
         Call::Committed(who, partitions) => {
             let answer = group::committed(cluster, &who, &partitions).await;
-            shared.apply(|state, now| state.committed_found(partitions, answer, now));
+            let generation = who.generation;
+            shared.apply(|state, now| state.committed_found(partitions, generation, answer, now));
         }
         Call::Ends(node, asked) => {
             let queries: Vec<_> = asked.iter().map(|(query, _)| query.clone()).collect();
@@ -181,23 +187,25 @@ async fn make(shared: Arc<Shared>, call: Call) {
             let answer = log::epoch_ends(cluster, node, &queries).await;
             shared.apply(|state, now| state.epochs_found(asked, answer, now));
         }
-        Call::Fetch(node, said) => {
-            let answer = log::fetch(cluster, config, node, &said).await;
-            shared.apply(|state, now| {
-                let answer = answer.and_then(|answer| match ErrorCode::from(answer.error_code) {
-                    ErrorCode::None => {
-                        let session = state.fetcher.session(node);
-                        let id = answer.session_id;
-                        let fetched = session.map(|session| log::fetched(answer, session));
-                        Ok((id, fetched.unwrap_or_default()))
-                    }
-                    code => Err(code),
-                });
-                state.fetched(node, answer, now)
-            });
-        }
+        Call::Fetch(node, said) => fetch(&shared, node, &said).await,
         Call::RefreshMetadata => cluster.request_refresh(),
     }
+}
+
+async fn fetch(shared: &Arc<Shared>, node: i32, said: &Said) {
+    let answer = log::fetch(&shared.cluster, &shared.config, node, said).await;
+    shared.apply(|state, now| {
+        let answer = answer.and_then(|answer| match ErrorCode::from(answer.error_code) {
+            ErrorCode::None => {
+                let session = state.fetcher.session(node);
+                let id = answer.session_id;
+                let fetched = session.map(|session| log::fetched(answer, session));
+                Ok((id, fetched.unwrap_or_default()))
+            }
+            code => Err(code),
+        });
+        state.fetched(node, answer, now)
+    });
 }
 
 /// The time of day, in milliseconds since 1970.

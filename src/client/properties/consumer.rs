@@ -37,6 +37,15 @@ impl IsolationLevel {
     }
 }
 
+/// How the members of a group come to their partitions (`group.protocol`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// One of the members assigns.
+    Classic,
+    /// The coordinator does, step by step (KIP-848).
+    Consumer,
+}
+
 /// Settings of a consumer, with the defaults of Kafka 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerConfig {
@@ -46,6 +55,10 @@ pub struct ConsumerConfig {
     pub group_id: Option<String>,
     /// `group.instance.id`: makes a static member.
     pub group_instance_id: Option<String>,
+    /// `group.protocol`.
+    pub group_protocol: GroupProtocol,
+    /// `group.remote.assignor`: the coordinator's assignor, by name, with `group.protocol=consumer`.
+    pub group_remote_assignor: Option<String>,
     /// `client.rack`: to fetch from the nearest replica.
     pub client_rack: String,
     /// `enable.auto.commit`.
@@ -60,7 +73,7 @@ pub struct ConsumerConfig {
     pub max_poll_records: usize,
     /// `max.poll.interval.ms`: a member that polls less often leaves the group.
     pub max_poll_interval: Duration,
-    /// `session.timeout.ms`.
+    /// `session.timeout.ms`; this and the next two only with `group.protocol=classic`.
     pub session_timeout: Duration,
     /// `heartbeat.interval.ms`.
     pub heartbeat_interval: Duration,
@@ -97,6 +110,8 @@ impl ConsumerConfig {
             cluster: ClusterConfig::to(bootstrap),
             group_id: None,
             group_instance_id: None,
+            group_protocol: GroupProtocol::Classic,
+            group_remote_assignor: None,
             client_rack: String::new(),
             enable_auto_commit: true,
             auto_commit_interval: Duration::from_secs(5),
@@ -124,7 +139,9 @@ impl ConsumerConfig {
     pub fn from_properties(given: &Properties) -> Result<Self, Error> {
         let mut reader = Reader::new(given);
         let config = Self::read(&mut reader);
-        if config.heartbeat_interval >= config.session_timeout {
+        refuse_settings_of_the_other(&mut reader, config.group_protocol);
+        let is_classic = config.group_protocol == GroupProtocol::Classic;
+        if is_classic && config.heartbeat_interval >= config.session_timeout {
             reader.fault("heartbeat.interval.ms: must be below session.timeout.ms");
         }
         reader.finish(config)
@@ -137,11 +154,17 @@ impl ConsumerConfig {
             ("read_uncommitted", IsolationLevel::ReadUncommitted),
             ("read_committed", IsolationLevel::ReadCommitted),
         ];
+        let protocols = [
+            ("classic", GroupProtocol::Classic),
+            ("consumer", GroupProtocol::Consumer),
+        ];
         let name = |text: Option<&str>| text.filter(|it| !it.is_empty()).map(str::to_owned);
         Self {
             cluster: cluster::read(reader),
             group_id: name(reader.text("group.id")),
             group_instance_id: name(reader.text("group.instance.id")),
+            group_protocol: reader.choice("group.protocol", default.group_protocol, &protocols),
+            group_remote_assignor: name(reader.text("group.remote.assignor")),
             client_rack: name(reader.text("client.rack")).unwrap_or_default(),
             enable_auto_commit: reader.flag("enable.auto.commit", default.enable_auto_commit),
             auto_commit_interval: reader.millis(
@@ -189,6 +212,34 @@ impl ConsumerConfig {
                 0,
             ),
             exclude_internal_topics: reader.flag("exclude.internal.topics", true),
+        }
+    }
+}
+
+/// Settings of the other protocol would change nothing: they are refused, as Kafka's client does.
+fn refuse_settings_of_the_other(reader: &mut Reader<'_>, protocol: GroupProtocol) {
+    match protocol {
+        GroupProtocol::Classic => {
+            if reader.is_given("group.remote.assignor") {
+                reader.fault("group.remote.assignor: group.protocol=classic has members assign");
+            }
+        }
+        GroupProtocol::Consumer => {
+            for (name, whose) in [
+                ("session.timeout.ms", "group.consumer.session.timeout.ms"),
+                (
+                    "heartbeat.interval.ms",
+                    "group.consumer.heartbeat.interval.ms",
+                ),
+                ("partition.assignment.strategy", "group.consumer.assignors"),
+            ] {
+                if reader.is_given(name) {
+                    let fault = format!(
+                        "{name}: group.protocol=consumer leaves it to the brokers' {whose}"
+                    );
+                    reader.fault(fault);
+                }
+            }
         }
     }
 }
@@ -244,6 +295,46 @@ fn assignors(text: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_the_other_group_protocol_needs_is_refused() {
+        let read = |given: &[(&str, &str)]| {
+            let all = [("bootstrap.servers", "a:1")].iter().chain(given);
+            let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            ConsumerConfig::from_properties(&all.map(pair).collect())
+        };
+        let config = read(&[
+            ("group.protocol", "consumer"),
+            ("group.remote.assignor", "range"),
+        ]);
+        let config = config.expect("valid");
+        assert_eq!(config.group_protocol, GroupProtocol::Consumer);
+        assert_eq!(config.group_remote_assignor.as_deref(), Some("range"));
+        let refused = |given: &[(&str, &str)]| match read(given) {
+            Err(Error::Config(faults)) => faults,
+            other => panic!("accepted: {other:?}"),
+        };
+        assert_eq!(
+            refused(&[
+                ("group.protocol", "CONSUMER"),
+                ("session.timeout.ms", "6000"),
+                ("heartbeat.interval.ms", "300"),
+                ("partition.assignment.strategy", "range"),
+            ]),
+            [
+                "session.timeout.ms: group.protocol=consumer leaves it to the brokers' \
+                 group.consumer.session.timeout.ms",
+                "heartbeat.interval.ms: group.protocol=consumer leaves it to the brokers' \
+                 group.consumer.heartbeat.interval.ms",
+                "partition.assignment.strategy: group.protocol=consumer leaves it to the brokers' \
+                 group.consumer.assignors",
+            ]
+        );
+        assert_eq!(
+            refused(&[("group.remote.assignor", "uniform")]),
+            ["group.remote.assignor: group.protocol=classic has members assign"]
+        );
+    }
 
     #[test]
     fn durations_and_assignors_are_read_as_kafka_writes_them() {

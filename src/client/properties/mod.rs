@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub use admin::AdminConfig;
-pub use consumer::{AutoOffsetReset, ConsumerConfig, IsolationLevel};
+pub use consumer::{AutoOffsetReset, ConsumerConfig, GroupProtocol, IsolationLevel};
 pub use producer::{Acks, ProducerConfig};
 
 use crate::Error;

@@ -21,6 +21,7 @@ use wire::messages::{
 };
 use wire::{ErrorCode, KafkaString};
 
+use super::super::assignors::NO_GENERATION;
 use super::super::membership::{Answer, Joined, JoinedMember};
 use super::super::offsets::OffsetAndMetadata;
 use super::super::partition::{TopicPartition, by_topic};
@@ -37,6 +38,8 @@ pub(crate) struct Identity {
     pub(crate) member_id: Arc<str>,
     pub(crate) generation: i32,
     pub(crate) instance_id: Option<Arc<str>>,
+    /// Whether the generation is a member epoch (KIP-848), by which look-ups of offsets are checked, too.
+    pub(crate) has_epoch: bool,
 }
 
 impl Identity {
@@ -46,7 +49,7 @@ impl Identity {
         instance.map(|instance| text(instance))
     }
 
-    fn route(&self) -> Route {
+    pub(super) fn route(&self) -> Route {
         Route::Coordinator(self.coordinator)
     }
 }
@@ -275,9 +278,13 @@ pub(crate) async fn committed(
                 .with_name(text(&topic))
                 .with_partition_indexes(partitions.into_keys().collect())
         });
-        let group = OffsetFetchRequestGroup::default()
+        let mut group = OffsetFetchRequestGroup::default()
             .with_group_id(text(&who.group))
             .with_topics(Some(topics.collect()));
+        if version >= 9 && who.has_epoch && who.generation != NO_GENERATION {
+            group.member_id = Some(text(&who.member_id));
+            group.member_epoch = who.generation;
+        }
         request.with_groups(vec![group])
     };
     let answer = cluster.send_built(who.route(), timeout, build).await;
@@ -322,6 +329,6 @@ pub(crate) fn read_committed(answer: OffsetFetchResponseData) -> Answer<Committe
     Ok(committed)
 }
 
-fn millis(duration: Duration) -> i32 {
+pub(super) fn millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }

@@ -1,6 +1,7 @@
 //! The requests that a consumer sends, built for the version that the broker speaks, and what their
 //! answers say. Knows nothing of when they are due.
 
+pub(super) mod consumer_group;
 pub(super) mod group;
 pub(super) mod log;
 

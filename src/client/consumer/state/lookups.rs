@@ -95,10 +95,11 @@ impl State {
         }
     }
 
-    /// The answer to [`Call::Committed`].
+    /// The answer to [`Call::Committed`], which was asked in that generation or member epoch.
     pub(crate) fn committed_found(
         &mut self,
         asked: Vec<TopicPartition>,
+        generation: i32,
         answer: Answer<Committed>,
         now: Instant,
     ) -> Vec<Call> {
@@ -115,7 +116,7 @@ impl State {
             Err(code) => {
                 let failed = asked.into_iter().map(|at| (at, Phase::Committed));
                 self.look_up_failed(failed.collect(), code, now);
-                self.membership_event(Event::CommitFailed(-1, code), now, &mut calls);
+                self.membership_event(Event::CommitFailed(generation, code), now, &mut calls);
             }
         }
         self.advance(now, &mut calls);

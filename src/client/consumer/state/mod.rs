@@ -4,6 +4,8 @@
 mod faults;
 mod lookups;
 mod rebalance;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -14,10 +16,11 @@ use bytes::Bytes;
 use wire::ErrorCode;
 
 use super::assignors::{Assignor, NO_GENERATION, PartitionCounts};
+use super::calls::consumer_group::Introduction;
 use super::calls::group::{Identity, Joining};
 use super::calls::log::{EpochQuery, OffsetQuery};
 use super::fetch::{Fault, Fetched, Fetcher, Leader, Reading, Said};
-use super::membership::{Attempt, GroupConfig, Membership};
+use super::membership::{Attempt, GroupConfig, Membership, Protocol};
 use super::offsets::OffsetAndMetadata;
 use super::partition::TopicPartition;
 use super::record::ConsumerRecords;
@@ -72,6 +75,7 @@ pub(super) enum Call {
     Sync(Attempt, Identity, Arc<str>, Vec<(Arc<str>, Bytes)>),
     Heartbeat(Attempt, Identity),
     Leave(Identity, &'static str),
+    ConsumerHeartbeat(Attempt, Identity, Option<Introduction>),
     Committed(Identity, Vec<TopicPartition>),
     Ends(i32, Vec<(OffsetQuery, AutoOffsetReset)>),
     Epochs(i32, Vec<(EpochQuery, Position)>),
@@ -95,6 +99,7 @@ pub(super) struct State {
     clock: fn() -> i64,
     pub(super) wanted: Wanted,
     group: Option<Arc<str>>,
+    /// Empty when the coordinator assigns.
     assignors: Vec<Assignor>,
     /// As leader: the topics that any member subscribed to.
     watched: BTreeSet<Arc<str>>,
@@ -114,7 +119,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(
         config: Arc<ConsumerConfig>,
-        assignors: Vec<Assignor>,
+        protocol: Protocol,
         jitter: f64,
         clock: fn() -> i64,
         now: Instant,
@@ -126,18 +131,21 @@ impl State {
         let group = config.group_id.as_deref().map(Arc::from);
         let member = GroupConfig {
             instance_id: config.group_instance_id.as_deref().map(Arc::from),
-            session_timeout: config.session_timeout,
-            heartbeat_interval: config.heartbeat_interval,
             max_poll_interval: config.max_poll_interval,
             retry_backoff: config.cluster.retry_backoff,
-            assignors: assignors.clone(),
             jitter,
+        };
+        let assignors = match &protocol {
+            Protocol::Classic(classic) => classic.assignors.clone(),
+            Protocol::Consumer(_) => Vec::new(),
         };
         let bytes_max = i32::try_from(config.max_partition_fetch_bytes).unwrap_or(i32::MAX);
         Self {
             clock,
             wanted: Wanted::Nothing,
-            membership: group.as_ref().map(|_| Membership::new(member, now)),
+            membership: group
+                .as_ref()
+                .map(|_| Membership::new(member, protocol, now)),
             assignment: Assignment::new(config.auto_offset_reset, group.is_some()),
             fetcher: Fetcher::new(reading, bytes_max),
             group,
@@ -209,6 +217,7 @@ impl State {
         let mut calls = Vec::new();
         self.match_pattern(now, &mut calls);
         self.watch_counts(now, &mut calls);
+        self.name_topics(now, &mut calls);
         let assigned = self.assignment.to_set();
         for partition in &assigned {
             if let Some(leader) = self.leader(partition) {
@@ -384,6 +393,9 @@ const fn is_retried(code: ErrorCode) -> bool {
             | ErrorCode::CoordinatorNotAvailable
             | ErrorCode::NotCoordinator
             | ErrorCode::UnstableOffsetCommit
+            // The membership brings the epoch in which to ask again, or loses the partition.
+            | ErrorCode::StaleMemberEpoch
+            | ErrorCode::UnknownMemberId
             | ErrorCode::NetworkException
             | ErrorCode::RequestTimedOut
     )

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use wire::ErrorCode;
 
 use super::super::assignors::{NO_GENERATION, Subscription};
+use super::super::calls::consumer_group::Introduction;
 use super::super::calls::group::{Identity, Joining};
-use super::super::membership::{Answer, Attempt, Effect, Event, Joined};
+use super::super::membership::{Answer, Attempt, Effect, Event, Heard, Heartbeat, Joined};
 use super::{Call, State, TopicPartition, Wanted};
 
 /// What a rebalance waits for a poll with.
@@ -87,6 +88,7 @@ impl State {
             member_id,
             generation,
             instance_id: membership.instance_id().cloned(),
+            has_epoch: membership.has_epochs(),
         })
     }
 
@@ -189,9 +191,9 @@ impl State {
                 self.assignment.set(given.iter().cloned());
                 let generation = self.membership.as_ref().map(|it| it.identity().1);
                 self.given = (given.clone(), generation.unwrap_or(NO_GENERATION));
-                if !work.revoked.is_empty() {
-                    // Cooperative: what was revoked here can be given to others now.
-                    self.membership_event(Event::Rejoin, now, &mut calls);
+                if is_due {
+                    let revoked = !work.revoked.is_empty();
+                    self.membership_event(Event::Assigned { revoked }, now, &mut calls);
                 }
             }
         }
@@ -236,6 +238,16 @@ impl State {
         now: Instant,
     ) -> Vec<Call> {
         self.event(Event::Synced(attempt, answer), now)
+    }
+
+    /// The answer to [`Call::ConsumerHeartbeat`].
+    pub(crate) fn heard(
+        &mut self,
+        attempt: Attempt,
+        answer: Answer<Heard>,
+        now: Instant,
+    ) -> Vec<Call> {
+        self.event(Event::Heard(attempt, answer), now)
     }
 
     pub(crate) fn heartbeat_answered(
@@ -337,6 +349,8 @@ impl State {
                 let identity = self.named(coordinator, member_id, NO_GENERATION);
                 calls.push(Call::Leave(identity, reason));
             }
+            Effect::ConsumerHeartbeat(heartbeat) => calls.push(self.beat(heartbeat)),
+            Effect::NameTopics => self.name_topics(now, calls),
             Effect::Assign(given) => self.steps.push_back(Step::Assign(given)),
             Effect::Refused(code) => {
                 self.add_group_fault(code);
@@ -347,13 +361,14 @@ impl State {
     }
 
     fn named(&self, coordinator: i32, member_id: Arc<str>, generation: i32) -> Identity {
-        let instance_id = self.membership.as_ref().and_then(|it| it.instance_id());
+        let membership = self.membership.as_ref();
         Identity {
             coordinator,
             group: self.group.clone().unwrap_or_else(|| "".into()),
             member_id,
             generation,
-            instance_id: instance_id.cloned(),
+            instance_id: membership.and_then(|it| it.instance_id()).cloned(),
+            has_epoch: membership.is_some_and(|it| it.has_epochs()),
         }
     }
 
@@ -370,9 +385,7 @@ impl State {
                 },
                 owned: owned.clone(),
                 generation,
-                rack: Some(self.config.client_rack.as_str())
-                    .filter(|rack| !rack.is_empty())
-                    .map(Into::into),
+                rack: self.rack(),
             };
             (assignor.name(), subscription.encode())
         });
@@ -381,6 +394,51 @@ impl State {
             rebalance_timeout: self.config.max_poll_interval,
             protocols: protocols.collect(),
         }
+    }
+
+    /// A heartbeat, and with it what this member says of itself when that is news.
+    fn beat(&self, heartbeat: Heartbeat) -> Call {
+        let Heartbeat {
+            attempt,
+            coordinator,
+            member_id,
+            epoch,
+            owned,
+        } = heartbeat;
+        let introduction = owned.map(|owned| Introduction {
+            rebalance_timeout: self.config.max_poll_interval,
+            topics: self.wanted.topics().cloned().unwrap_or_default(),
+            rack: self.rack(),
+            assignor: self.config.group_remote_assignor.as_deref().map(Arc::from),
+            owned,
+        });
+        let identity = self.named(coordinator, member_id, epoch);
+        Call::ConsumerHeartbeat(attempt, identity, introduction)
+    }
+
+    /// `client.rack`
+    fn rack(&self) -> Option<Arc<str>> {
+        let rack = self.config.client_rack.as_str();
+        (!rack.is_empty()).then(|| rack.into())
+    }
+
+    /// Tells the membership names of topics that it knows by their ids; those that the metadata does not
+    /// have yet come with newer ones.
+    pub(super) fn name_topics(&mut self, now: Instant, calls: &mut Vec<Call>) {
+        let membership = self.membership.as_ref();
+        let nameless = membership.map(|it| it.nameless()).unwrap_or_default();
+        if nameless.is_empty() {
+            return;
+        }
+        let named = nameless.iter().filter_map(|id| {
+            let topic = self.metadata.topic_by_id(*id)?;
+            Some((*id, topic.name.clone()))
+        });
+        let named: Vec<_> = named.collect();
+        if named.len() < nameless.len() {
+            calls.push(Call::RefreshMetadata);
+        }
+        self.membership_event(Event::Named(named), now, calls);
     }
 
     /// Topics that match a pattern come and go with the metadata; the group rebalances then.

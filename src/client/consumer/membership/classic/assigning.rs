@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use wire::ErrorCode;
 
-use super::super::assignors::{Assignor, PartitionCounts, Subscription, encode_assignment};
-use super::{Attempt, Effect, Joined, Leading, Membership, State};
+use super::super::{Attempt, Effect};
+use super::{ClassicMember, Joined, Leading, State};
+use crate::consumer::assignors::{Assignor, PartitionCounts, Subscription, encode_assignment};
 
-impl Membership {
+impl ClassicMember {
     /// The next step after a JoinGroup that succeeded.
     pub(super) fn go_on_to_sync(&mut self, joined: Joined, effects: &mut Vec<Effect>) {
         if joined.leader_id != joined.member_id {
@@ -30,17 +30,12 @@ impl Membership {
             .iter()
             .flat_map(|(_, _, subscription)| subscription.topics.iter().cloned())
             .collect();
-        let attempt = self.attempt();
+        let attempt = self.search.attempt();
         self.state = State::Assigning(attempt, Box::new(leading));
         effects.push(Effect::CountPartitions(attempt, topics));
     }
 
-    pub(super) fn counted_partitions(
-        &mut self,
-        attempt: Attempt,
-        counts: PartitionCounts,
-        now: Instant,
-    ) {
+    pub(super) fn counted_partitions(&mut self, attempt: Attempt, counts: PartitionCounts) {
         let State::Assigning(asked, leading) = &self.state else {
             return;
         };
@@ -54,7 +49,6 @@ impl Membership {
         };
         self.state = State::Syncing(None, assignments);
         self.counted = Some(counts);
-        self.not_before = self.not_before.filter(|&at| at > now);
     }
 }
 

@@ -1,7 +1,14 @@
-//! What a member does in a group, step by step, against a coordinator that the test plays.
+//! What a member does in a group by the classic protocol, step by step, against a coordinator that the
+//! test plays.
+
+use std::collections::BTreeSet;
+
+use wire::ErrorCode;
 
 use super::*;
+use crate::cluster::Backoff;
 use crate::consumer::assignors::encode_assignment;
+use crate::consumer::partition::TopicPartition;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -9,7 +16,7 @@ const fn ms(ms: u64) -> Duration {
 
 /// A member and its clock.
 struct Script {
-    member: Membership,
+    member: ClassicMember,
     now: Instant,
 }
 
@@ -18,18 +25,20 @@ impl Script {
         let now = Instant::now();
         let config = GroupConfig {
             instance_id: instance_id.map(Into::into),
-            session_timeout: ms(45_000),
-            heartbeat_interval: ms(3_000),
             max_poll_interval: ms(300_000),
             retry_backoff: Backoff {
                 initial: ms(100),
                 max: ms(1_000),
             },
-            assignors: assignors.to_vec(),
             jitter: 0.5,
         };
+        let classic = ClassicConfig {
+            session_timeout: ms(45_000),
+            heartbeat_interval: ms(3_000),
+            assignors: assignors.to_vec(),
+        };
         Self {
-            member: Membership::new(config, now),
+            member: ClassicMember::new(config, classic, now),
             now,
         }
     }
@@ -404,4 +413,13 @@ fn only_a_list_of_cooperative_assignors_keeps_partitions_in_a_rebalance() {
     let both = [Assignor::Range, Assignor::CooperativeSticky];
     assert!(!Script::new(None, &both).member.is_cooperative());
     assert!(Script::new(None, &both[1..]).member.is_cooperative());
+}
+
+#[test]
+fn what_is_revoked_for_an_assignment_makes_the_group_rebalance_once_more() {
+    let mut script = Script::new(None, &[Assignor::CooperativeSticky]);
+    script.stable();
+    assert_eq!(script.on(Event::Assigned { revoked: false }), []);
+    let effects = script.on(Event::Assigned { revoked: true });
+    assert_eq!(effects, [Effect::Prepare { lost: false }]);
 }

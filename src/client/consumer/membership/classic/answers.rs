@@ -7,38 +7,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use wire::ErrorCode;
 
-use super::super::assignors::{NO_GENERATION, decode_assignment};
-use super::{Answer, Attempt, Coordinator, Effect, Joined, Membership, State};
+use super::super::coordinator::is_elsewhere;
+use super::super::{Answer, Attempt, Effect};
+use super::{ClassicMember, Joined, State};
+use crate::consumer::assignors::{NO_GENERATION, decode_assignment};
 
-impl Membership {
-    pub(super) fn coordinator_found(
-        &mut self,
-        attempt: Attempt,
-        answer: Answer<i32>,
-        now: Instant,
-        effects: &mut Vec<Effect>,
-    ) {
-        if self.coordinator != Coordinator::Searched(attempt) {
-            return;
-        }
-        match answer {
-            Ok(node) => {
-                self.coordinator_wanted = false;
-                self.coordinator = Coordinator::Known(node);
-                self.succeeded();
-            }
-            Err(ErrorCode::GroupAuthorizationFailed | ErrorCode::InvalidGroupId) => {
-                self.coordinator = Coordinator::Unknown;
-                self.coordinator_wanted = false;
-                self.refused(answer.err(), effects);
-            }
-            Err(_) => {
-                self.coordinator = Coordinator::Unknown;
-                self.back_off(now);
-            }
-        }
-    }
-
+impl ClassicMember {
     pub(super) fn joined(
         &mut self,
         attempt: Attempt,
@@ -52,10 +26,10 @@ impl Membership {
         self.state = State::Joining(None);
         match answer {
             Ok(joined) => {
-                self.succeeded();
+                self.search.succeeded();
                 self.heartbeat = None;
                 self.heard = now;
-                self.next_heartbeat = now + self.config.heartbeat_interval;
+                self.next_heartbeat = now + self.classic.heartbeat_interval;
                 self.member_id = joined.member_id.clone();
                 self.generation = joined.generation;
                 self.protocol = joined.protocol.clone();
@@ -85,12 +59,12 @@ impl Membership {
         match answer {
             Ok(bytes) => match decode_assignment(bytes) {
                 Ok(assigned) => {
-                    self.succeeded();
+                    self.search.succeeded();
                     self.heard = now;
                     self.state = State::Stable;
                     effects.push(Effect::Assign(assigned));
                 }
-                Err(_) => self.refused(Some(ErrorCode::InconsistentGroupProtocol), effects),
+                Err(_) => self.refused(ErrorCode::InconsistentGroupProtocol, effects),
             },
             Err(ErrorCode::UnknownMemberId) => {
                 self.member_id = "".into();
@@ -130,8 +104,8 @@ impl Membership {
                 self.lose(effects);
             }
             Err(ErrorCode::IllegalGeneration) => self.lose(effects),
-            Err(ErrorCode::FencedInstanceId | ErrorCode::GroupAuthorizationFailed) => {
-                self.refused(answer.err(), effects);
+            Err(code @ (ErrorCode::FencedInstanceId | ErrorCode::GroupAuthorizationFailed)) => {
+                self.refused(code, effects);
             }
             Err(ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable) => {
                 self.forget_coordinator();
@@ -139,7 +113,7 @@ impl Membership {
             // The next heartbeat tries again, until the session is over.
             Err(ErrorCode::NetworkException | ErrorCode::RequestTimedOut) => {
                 self.forget_coordinator();
-                self.back_off(now);
+                self.search.back_off(now);
             }
             Err(_) => {}
         }
@@ -153,16 +127,9 @@ impl Membership {
         code: ErrorCode,
         effects: &mut Vec<Effect>,
     ) {
-        let is_elsewhere = matches!(
-            code,
-            ErrorCode::NotCoordinator
-                | ErrorCode::CoordinatorNotAvailable
-                | ErrorCode::RequestTimedOut
-                | ErrorCode::NetworkException
-        );
         match code {
             // One that is searched for already goes on being searched for.
-            _ if is_elsewhere && self.coordinator().is_some() => self.forget_coordinator(),
+            _ if is_elsewhere(code) && self.coordinator().is_some() => self.forget_coordinator(),
             _ if generation == NO_GENERATION || generation != self.generation => {}
             ErrorCode::RebalanceInProgress => self.rejoin |= self.state == State::Stable,
             ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration if self.heartbeats() => {
@@ -171,7 +138,7 @@ impl Membership {
                 }
                 self.lose(effects);
             }
-            ErrorCode::FencedInstanceId => self.refused(Some(code), effects),
+            ErrorCode::FencedInstanceId => self.refused(code, effects),
             _ => {}
         }
     }
@@ -181,21 +148,18 @@ impl Membership {
     fn failed(&mut self, code: ErrorCode, now: Instant, effects: &mut Vec<Effect>) {
         match code {
             ErrorCode::RebalanceInProgress => {}
-            ErrorCode::CoordinatorLoadInProgress => self.back_off(now),
-            ErrorCode::NotCoordinator
-            | ErrorCode::CoordinatorNotAvailable
-            | ErrorCode::NetworkException
-            | ErrorCode::RequestTimedOut => {
+            ErrorCode::CoordinatorLoadInProgress => self.search.back_off(now),
+            code if is_elsewhere(code) => {
                 self.forget_coordinator();
-                self.back_off(now);
+                self.search.back_off(now);
             }
-            code => self.refused(Some(code), effects),
+            code => self.refused(code, effects),
         }
     }
 
-    fn refused(&mut self, code: Option<ErrorCode>, effects: &mut Vec<Effect>) {
+    pub(super) fn refused(&mut self, code: ErrorCode, effects: &mut Vec<Effect>) {
         self.wanted = false;
         self.out();
-        effects.extend(code.map(Effect::Refused));
+        effects.push(Effect::Refused(code));
     }
 }
