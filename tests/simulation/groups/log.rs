@@ -71,7 +71,6 @@ impl Log {
     }
 
     fn of<'a>(&'a self, group: &str) -> impl Iterator<Item = &'a Latest> {
-        let group = String::from(group);
         let latest = self.latest.values();
         latest.filter(move |it| !it.is_tombstone && it.record.group() == group)
     }

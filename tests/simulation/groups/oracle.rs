@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use simulated_groups::group::request::{
-    Commit, ConsumerHeartbeat, ConsumerHeartbeatReply, Identity, Join,
+    Commit, ConsumerHeartbeat, ConsumerHeartbeatReply, FetchedTopic, Identity, Join, JoinReply,
 };
 use simulated_groups::group::{Reply, Request, Token};
 use wire::ErrorCode;
@@ -286,12 +286,7 @@ impl Oracle {
             (Request::Join(join), Reply::Join(reply)) => match reply.error {
                 None => {
                     self.obeyed(&asked);
-                    let life = self.lives.entry(CLASSIC).or_default();
-                    life.generation = life.generation.max(reply.generation);
-                    if let Some(instance) = &join.identity.instance_id {
-                        let place = (CLASSIC, instance.clone());
-                        self.statics.insert(place, reply.member_id.clone());
-                    }
+                    self.joined(join, reply);
                 }
                 Some(error) => self.refused(at_ms, &join.identity.member_id, error),
             },
@@ -365,6 +360,15 @@ impl Oracle {
             );
             self.known.remove(member);
             self.granted.retain(|_, owner| owner != member);
+        }
+    }
+
+    fn joined(&mut self, join: &Join, reply: &JoinReply) {
+        let life = self.lives.entry(CLASSIC).or_default();
+        life.generation = life.generation.max(reply.generation);
+        if let Some(instance) = &join.identity.instance_id {
+            let place = (CLASSIC, instance.clone());
+            self.statics.insert(place, reply.member_id.clone());
         }
     }
 
@@ -557,7 +561,7 @@ fn has(assignment: &Assignment, partition: &(TopicUuid, i32)) -> bool {
 }
 
 /// What was fetched, as the log says it.
-pub fn offsets_of(topics: &[simulated_groups::group::request::FetchedTopic]) -> Offsets {
+pub fn offsets_of(topics: &[FetchedTopic]) -> Offsets {
     let partitions = topics.iter().flat_map(|(topic, partitions)| {
         let committed = partitions.iter();
         committed.filter_map(|(index, value)| Some(((topic.clone(), *index), value.clone()?)))
