@@ -229,7 +229,7 @@ impl Story {
     }
 
     /// Somebody deletes a group, while others may still commit to it.
-    fn delete_group(&mut self, group: &'static str) {
+    pub fn delete_group(&mut self, group: &'static str) {
         for _ in 0..self.random.below(3) {
             self.commit_from_outside(group);
         }
@@ -243,10 +243,15 @@ impl Story {
             .filter(|it| self.clients[*it].group == group && !self.clients[*it].gone);
         let clients: Vec<usize> = clients.collect();
         for client in clients.iter().skip(CLIENTS_PER_GROUP) {
+            // More than began: some of them came twice.
             self.clients[*client].gone = true;
         }
         for client in clients.into_iter().take(CLIENTS_PER_GROUP) {
             self.end_client(client, away_ms);
+        }
+        for _ in 0..3 {
+            let in_ms = self.random.below(away_ms + 1);
+            self.plan(in_ms, Happening::Delete(group));
         }
     }
 

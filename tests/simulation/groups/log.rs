@@ -15,7 +15,11 @@ pub type Offsets = BTreeMap<(String, i32), OffsetValue>;
 #[derive(Debug, Default)]
 pub struct Log {
     records: Vec<GroupRecord>,
+    /// By key, without tombstones.
     latest: BTreeMap<Bytes, Latest>,
+    /// Keys whose last record is one.
+    tombstones: BTreeMap<Bytes, Latest>,
+    /// Every offset that was ever committed.
     committed: BTreeSet<i64>,
 }
 
@@ -26,7 +30,6 @@ struct Latest {
     /// The number of the append that brought it.
     append: u64,
     record: GroupRecord,
-    is_tombstone: bool,
 }
 
 impl Log {
@@ -38,9 +41,14 @@ impl Log {
                 position: self.records.len(),
                 append,
                 record: record.clone(),
-                is_tombstone: record.encode_value() == Some(None),
             };
-            self.latest.insert(key, latest);
+            let (last, other) = if record.encode_value() == Some(None) {
+                (&mut self.tombstones, &mut self.latest)
+            } else {
+                (&mut self.latest, &mut self.tombstones)
+            };
+            other.remove(&key);
+            last.insert(key, latest);
             if let GroupRecord::Offset {
                 value: Some(value), ..
             } = record
@@ -63,8 +71,8 @@ impl Log {
 
     /// What compaction leaves, in the order of the log.
     pub fn compacted(&self, with_tombstones: bool) -> Vec<GroupRecord> {
-        let kept = self.latest.values();
-        let kept = kept.filter(|it| with_tombstones || !it.is_tombstone);
+        let tombstones = self.tombstones.values().filter(|_| with_tombstones);
+        let kept = self.latest.values().chain(tombstones);
         let kept: BTreeMap<usize, &GroupRecord> =
             kept.map(|it| (it.position, &it.record)).collect();
         kept.into_values().cloned().collect()
@@ -72,13 +80,13 @@ impl Log {
 
     fn of<'a>(&'a self, group: &str) -> impl Iterator<Item = &'a Latest> {
         let latest = self.latest.values();
-        latest.filter(move |it| !it.is_tombstone && it.record.group() == group)
+        latest.filter(move |it| it.record.group() == group)
     }
 
-    /// Something of a group that an append before this one has brought.
+    /// Something of a group that one of the appends up to this one has brought.
     pub fn older(&self, group: &str, append: u64) -> Option<&GroupRecord> {
         self.of(group)
-            .find(|it| it.append < append)
+            .find(|it| it.append <= append)
             .map(|it| &it.record)
     }
 
@@ -93,7 +101,7 @@ impl Log {
             matches!(record, GroupRecord::Offset { topic: of, partition: index, .. }
                 if of == topic && *index == partition)
         };
-        let mut older = self.of(group).filter(|it| it.append < append);
+        let mut older = self.of(group).filter(|it| it.append <= append);
         older.find(|it| is_it(&it.record)).map(|it| &it.record)
     }
 

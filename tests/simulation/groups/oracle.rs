@@ -27,7 +27,7 @@ pub struct Asked {
     pub client: Option<(usize, u64)>,
     pub request: Request,
     at_ms: u64,
-    /// How many appends there had been.
+    /// The number of the last append before it.
     appends: u64,
     /// Whoever asks is a static member's old incarnation.
     is_fenced: bool,

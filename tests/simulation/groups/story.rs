@@ -70,6 +70,8 @@ pub enum Happening {
     Load(u64),
     /// Somebody begins: a member by that protocol, and by that name if it is static.
     Begin(&'static str, Option<String>),
+    /// An operator deletes a group.
+    Delete(&'static str),
     /// Something goes wrong, perhaps.
     Fault,
 }
@@ -241,6 +243,7 @@ impl Story {
             Happening::Appended(number) => self.appended(number),
             Happening::Load(load) => self.load(load),
             Happening::Begin(group, instance) => self.begin_client(group, instance),
+            Happening::Delete(group) => self.delete_group(group),
             Happening::Fault => self.fault(),
         }
     }
@@ -435,7 +438,7 @@ impl Story {
     fn settle(&mut self) {
         self.calm = true;
         self.agenda
-            .retain(|_, it| !matches!(it, Happening::Begin(..)));
+            .retain(|_, it| !matches!(it, Happening::Begin(..) | Happening::Delete(_)));
         for group in GROUPS {
             self.begin_client(group, None);
         }

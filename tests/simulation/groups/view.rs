@@ -98,6 +98,7 @@ impl View {
             let committed = log.offsets(group);
             assert_eq!(*offsets, committed, "the offsets of {group} are not the log's");
         }
+        self.check_consumers(log);
         let mut owned = BTreeSet::new();
         for member in &self.classic.members {
             let (_, partitions) = read_share(&member.assignment).unwrap_or_default();
@@ -119,6 +120,17 @@ impl View {
         }
     }
 
+    /// Consumers have what the log says that they have.
+    fn check_consumers(&self, log: &Log) {
+        let consumers = self.consumers.iter().flat_map(|it| &it.members);
+        let consumers = consumers.map(|it| (it.member_id.as_str(), (it.epoch, &it.assigned)));
+        let consumers: BTreeMap<&str, (i32, &Assignment)> = consumers.collect();
+        let durable = log.currents(CONSUMERS).into_iter();
+        let durable = durable.map(|(id, it)| (id, (it.epoch, &it.assigned)));
+        let durable: BTreeMap<&str, (i32, &Assignment)> = durable.collect();
+        assert_eq!(consumers, durable, "other consumers than the log's");
+    }
+
     /// What was loaded is what the log says, in which pieces and with whatever compaction it was read.
     pub fn assert_loaded(&self, twin: &Self, log: &Log) {
         self.check(log);
@@ -132,13 +144,6 @@ impl View {
         let durable = durable.map(|it| (it.member_id.as_str(), &it.assignment));
         let durable: BTreeMap<&str, &Bytes> = durable.collect();
         assert_eq!(members, durable, "other members than the log's");
-        let consumers = self.consumers.iter().flat_map(|it| &it.members);
-        let consumers = consumers.map(|it| (it.member_id.as_str(), (it.epoch, &it.assigned)));
-        let consumers: BTreeMap<&str, (i32, &Assignment)> = consumers.collect();
-        let durable = log.currents(CONSUMERS).into_iter();
-        let durable = durable.map(|(id, it)| (id, (it.epoch, &it.assigned)));
-        let durable: BTreeMap<&str, (i32, &Assignment)> = durable.collect();
-        assert_eq!(consumers, durable, "other consumers than the log's");
         assert_eq!(self, twin, "compaction changes what is loaded");
     }
 }
