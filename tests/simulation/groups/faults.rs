@@ -9,7 +9,7 @@ use crate::classic::Classic;
 use crate::client::{Chance, Client, Member, commit_of};
 use crate::consumer::Consumer;
 use crate::scene::{
-    CLASSIC, GROUPS, HOLDER, READ, RETENTION_MS, UNREAD, UNREAD_PARTITIONS, settings,
+    CLASSIC, GROUPS, HOLDER, READ, RETENTION_MS, UNREAD, UNREAD_PARTITIONS, now, settings,
 };
 use crate::story::{CLIENTS_PER_GROUP, Happening, NODES, Pending, Story, changed};
 use crate::view;
@@ -72,17 +72,12 @@ impl Story {
         assert!(owed.is_empty(), "an old coordinator owes answers: {owed:?}");
         // That appends are durable is heard too late.
         for pending in self.let_go() {
-            let effects = self.late(node, Event::Committed(pending.batch));
-            assert_eq!(effects, 0, "an old coordinator goes on");
+            let mut effects = Vec::new();
+            let event = Event::Committed(pending.batch);
+            self.nodes[node].step(now(self.at_ms), event, &mut effects);
+            assert_eq!(effects, [], "an old coordinator goes on");
         }
         self.start((node + 1) % NODES);
-    }
-
-    fn late(&mut self, node: usize, event: Event) -> usize {
-        let mut effects = Vec::new();
-        let now = crate::scene::now(self.at_ms);
-        self.nodes[node].step(now, event, &mut effects);
-        effects.len()
     }
 
     /// Of what is on its way to the log the first part is durable all the same, and returned.

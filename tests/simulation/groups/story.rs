@@ -105,7 +105,7 @@ pub struct Story {
     pub appends: u64,
     /// Not before then an append is durable.
     pub log_stands_until_ms: u64,
-    /// The node that is told of leaves no trace in the log any more.
+    /// The node whose turn it is leads the partition no more: the log takes nothing from it.
     pub deposed: bool,
     pub oracle: Oracle,
     pub clients: Vec<Client>,
@@ -144,7 +144,7 @@ impl Story {
             calm: false,
             agenda: BTreeMap::new(),
             planned: 0,
-            nodes: [(); NODES].map(|()| Coordinator::new(settings())),
+            nodes: std::array::from_fn(|_| Coordinator::new(settings())),
             home: 0,
             loading: None,
             loads: 0,
@@ -171,8 +171,8 @@ impl Story {
         for group in GROUPS {
             for place in 0..CLIENTS_PER_GROUP {
                 let instance = (place == 0).then(|| format!("{group}-static"));
-                let at_ms = self.random.below(3_000);
-                self.plan(at_ms, Happening::Begin(group, instance));
+                let in_ms = self.random.below(3_000);
+                self.plan(in_ms, Happening::Begin(group, instance));
             }
         }
         self.plan(1_000, Happening::Fault);
@@ -372,7 +372,7 @@ impl Story {
 
     fn append(&mut self, node: usize, batch: BatchId, records: Rc<[GroupRecord]>) {
         if self.deposed {
-            // It leads nothing any more: the log refuses, and nobody is told.
+            // Nobody waits to be told.
             return;
         }
         self.oracle.appends(self.at_ms, &self.log, &records);

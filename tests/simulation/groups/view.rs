@@ -107,7 +107,7 @@ impl View {
             }
         }
         let mut owned = BTreeSet::new();
-        for group in &self.consumers {
+        if let Some(group) = &self.consumers {
             for member in &group.members {
                 assert!(member.epoch <= group.epoch, "ahead of its group: {self:?}");
                 for (topic, partitions) in &member.assigned {
