@@ -23,28 +23,28 @@ impl Story {
             return;
         }
         let group = GROUPS[self.random.below(2) as usize];
-        match self.random.below(22) {
-            0 | 1 => self.crash(),
-            2 | 3 => self.hand_over(),
-            4 | 5 => self.lose_client(),
-            6 | 7 => self.stall(),
-            8 | 9 => self.come_twice(),
-            10 => {
+        match self.random.below(20) {
+            0 => self.crash(),
+            1 => self.hand_over(),
+            2 | 3 => self.lose_client(),
+            4 | 5 => self.stall(),
+            6 | 7 => self.come_twice(),
+            8 | 9 => {
                 let stands_ms = self.random.below(5_000);
                 self.log_stands_until_ms = self.log_stands_until_ms.max(self.at_ms + stands_ms);
             }
-            11 | 12 => self.commit_from_outside(group),
-            13 => self.delete_offsets(group),
-            14 | 15 => self.delete_group(group),
-            16 => self.all_go(group),
-            17 => {
+            10 | 11 => self.commit_from_outside(group),
+            12 => self.delete_offsets(group),
+            13 => self.delete_group(group),
+            14 => self.all_go(group),
+            15 => {
                 let grown = (self.topics[READ] + 1).min(PARTITIONS_MAX);
                 self.set_topic(READ, grown);
             }
-            18 => self.make_topic_anew(),
+            16 => self.make_topic_anew(),
             _ => {}
         }
-        let in_ms = 100 + self.random.below(1_500);
+        let in_ms = 200 + self.random.below(2_000);
         self.plan(in_ms, Happening::Fault);
     }
 
