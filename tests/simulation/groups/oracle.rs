@@ -482,7 +482,7 @@ impl Oracle {
                 "offsets of {topic} are deleted though {member:?} reads it"
             );
             for partition in partitions {
-                let left = log.older_offset(group, (topic, *partition), asked.appends);
+                let left = log.older_offset(group, (topic.as_str(), *partition), asked.appends);
                 assert_eq!(left, None, "an offset that was deleted is not gone");
             }
         }
@@ -552,7 +552,7 @@ fn name(group: &str) -> &'static str {
 
 fn each(assignment: &Assignment) -> impl Iterator<Item = (TopicUuid, i32)> + '_ {
     let topics = assignment.iter();
-    topics.flat_map(|(topic, partitions)| partitions.iter().map(|it| (*topic, *it)))
+    topics.flat_map(|(topic, partitions)| partitions.iter().map(move |it| (*topic, *it)))
 }
 
 fn has(assignment: &Assignment, partition: &(TopicUuid, i32)) -> bool {
