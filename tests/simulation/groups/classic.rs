@@ -88,8 +88,6 @@ impl Classic {
     }
 
     fn join(&self, identity: Identity, chance: &mut Chance<'_>) -> Request {
-        let mut random = [0; 16];
-        random[..8].copy_from_slice(&chance.random.number().to_be_bytes());
         Request::Join(Join {
             group: CLASSIC.into(),
             identity,
@@ -101,7 +99,8 @@ impl Classic {
             protocols: vec![("range".into(), subscription())],
             id_required: !chance.random.one_in(4),
             can_skip_assignment: true,
-            random,
+            // The node that takes it fills these in.
+            random: [0; 16],
         })
     }
 

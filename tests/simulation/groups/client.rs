@@ -8,7 +8,7 @@ use wire::ErrorCode;
 use crate::classic::Classic;
 use crate::consumer::Consumer;
 use crate::random::Random;
-use crate::scene::{UNREAD, UNREAD_PARTITIONS, READ};
+use crate::scene::{READ, UNREAD, UNREAD_PARTITIONS};
 
 /// Of so many moments in which it waits for an answer, one is the last.
 const PATIENCE: u64 = 8;
@@ -160,7 +160,10 @@ pub fn commit(
     let (topic, partition) = if owned.is_empty() || chance.random.one_in(5) {
         (UNREAD, chance.random.below(UNREAD_PARTITIONS as u64) as i32)
     } else {
-        (READ, owned[chance.random.below(owned.len() as u64) as usize])
+        (
+            READ,
+            owned[chance.random.below(owned.len() as u64) as usize],
+        )
     };
     Ask::cast(commit_of(
         group, identity, generation, topic, partition, chance,

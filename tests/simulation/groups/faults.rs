@@ -167,7 +167,8 @@ impl Story {
     }
 
     fn end_client(&mut self, number: usize, next_in_ms: u64) {
-        self.trace.tell(self.at_ms, format_args!("client {number} dies"));
+        self.trace
+            .tell(self.at_ms, format_args!("client {number} dies"));
         let client = &mut self.clients[number];
         client.gone = true;
         let begin = Happening::Begin(client.group, client.instance.clone());
@@ -192,7 +193,10 @@ impl Story {
         let client = statics[self.random.below(statics.len() as u64) as usize];
         let silent_ms = self.random.below(4_000);
         self.clients[client].silent_until_ms = self.at_ms + silent_ms;
-        let (group, instance) = (self.clients[client].group, self.clients[client].instance.clone());
+        let (group, instance) = (
+            self.clients[client].group,
+            self.clients[client].instance.clone(),
+        );
         self.plan(0, Happening::Begin(group, instance));
     }
 

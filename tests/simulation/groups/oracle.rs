@@ -242,8 +242,7 @@ impl Oracle {
             // The age of an empty group's offsets is how long it has been empty.
             (_, topic) => {
                 let was_group = log.group(group).is_some();
-                let long_empty =
-                    alive_ms.map_or(was_group, |it| wall_ms(it) + retention <= now);
+                let long_empty = alive_ms.map_or(was_group, |it| wall_ms(it) + retention <= now);
                 let unread = topic != READ || (alive_ms.is_none() && member.is_none());
                 (is_old && unread) || (member.is_none() && long_empty)
             }
@@ -293,7 +292,11 @@ impl Oracle {
             (Request::Sync(sync), Reply::Sync(Ok(reply))) => {
                 self.obeyed(&asked);
                 self.heard_classic(at_ms, &sync.identity);
-                self.gets(&sync.identity, sync.generation, read_share(&reply.assignment));
+                self.gets(
+                    &sync.identity,
+                    sync.generation,
+                    read_share(&reply.assignment),
+                );
             }
             (Request::Sync(sync), Reply::Sync(Err(error))) => {
                 self.refused(at_ms, &sync.identity.member_id, *error);
@@ -321,7 +324,11 @@ impl Oracle {
             }
             (Request::FetchOffsets(fetch), Reply::FetchOffsets(Ok(topics))) => {
                 let found = offsets_of(topics);
-                assert_eq!(found, log.offsets(&fetch.group), "what is fetched is not so");
+                assert_eq!(
+                    found,
+                    log.offsets(&fetch.group),
+                    "what is fetched is not so"
+                );
             }
             (Request::Delete(group), Reply::Delete(ErrorCode::None)) => {
                 let member = self.a_sure_member(name(group), at_ms);

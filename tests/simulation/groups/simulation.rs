@@ -49,7 +49,9 @@ fn main() -> ExitCode {
     let wanted = match wanted() {
         Ok(wanted) => wanted,
         Err(argument) => {
-            eprintln!("{argument} is followed by a number; see tests/simulation/groups/simulation.rs");
+            eprintln!(
+                "{argument} is followed by a number; see tests/simulation/groups/simulation.rs"
+            );
             return ExitCode::from(2);
         }
     };
@@ -111,7 +113,9 @@ fn run(wanted: &Wanted) -> bool {
         match lived {
             Ok(outcome) => all.push(outcome),
             Err(_) => {
-                eprintln!("seed {seed} failed: cargo test --test group_simulation -- --seed {seed}");
+                eprintln!(
+                    "seed {seed} failed: cargo test --test group_simulation -- --seed {seed}"
+                );
                 failed += 1;
             }
         }
@@ -156,7 +160,11 @@ fn find_bugs(seeds: u64) -> bool {
                 aloud: false,
             };
             let said = catch_unwind(|| live(plan)).err()?;
-            Some((seed, said.downcast::<String>().map_or_else(|_| String::new(), |it| *it)))
+            Some((
+                seed,
+                said.downcast::<String>()
+                    .map_or_else(|_| String::new(), |it| *it),
+            ))
         });
         all &= found.is_some();
         let (seed, said) = found.map_or(("none".to_owned(), String::new()), |(seed, said)| {

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use simulated_groups::bugs::{self, Bug};
-use simulated_groups::group::{AppendError, BatchId, Coordinator, Effect, Event, Reply, Request, Token};
+use simulated_groups::group::{
+    AppendError, BatchId, Coordinator, Effect, Event, Reply, Request, Token,
+};
 use wire::group_records::GroupRecord;
 
 use crate::client::{Chance, Client, Heard};
@@ -14,8 +16,8 @@ use crate::log::Log;
 use crate::oracle::Oracle;
 use crate::random::Random;
 use crate::scene::{
-    GROUPS, HOLDER, READ, REBALANCE_MS, RETENTION_MS, SESSION_MS, SWEEP_MS, UNREAD, UNREAD_PARTITIONS, now,
-    settings, topic_id,
+    GROUPS, HOLDER, READ, REBALANCE_MS, RETENTION_MS, SESSION_MS, SWEEP_MS, UNREAD,
+    UNREAD_PARTITIONS, now, settings, topic_id,
 };
 use crate::trace::Trace;
 use crate::view;
@@ -211,7 +213,9 @@ impl Story {
             }
         }
         assert!(
-            self.agenda.first_key_value().is_none_or(|(key, _)| key.0 > until_ms),
+            self.agenda
+                .first_key_value()
+                .is_none_or(|(key, _)| key.0 > until_ms),
             "time does not pass"
         );
         self.at_ms = until_ms;
@@ -253,7 +257,11 @@ impl Story {
         if client.gone {
             return;
         }
-        let interval_ms = if self.calm { 700 } else { 300 + self.random.below(1_200) };
+        let interval_ms = if self.calm {
+            700
+        } else {
+            300 + self.random.below(1_200)
+        };
         if client.silent_until_ms > self.at_ms && !self.calm {
             let in_ms = client.silent_until_ms - self.at_ms;
             return self.plan(in_ms, Happening::Act(number));
@@ -322,7 +330,10 @@ impl Story {
         }
     }
 
-    fn deliver(&mut self, node: usize, client: Option<(usize, u64)>, request: Request) {
+    fn deliver(&mut self, node: usize, client: Option<(usize, u64)>, mut request: Request) {
+        if let Request::Join(join) = &mut request {
+            join.random[..8].copy_from_slice(&self.random.number().to_be_bytes());
+        }
         self.tokens += 1;
         let token = Token(self.tokens);
         let from = (node, client);
@@ -340,12 +351,15 @@ impl Story {
                 self.trace
                     .tell(self.at_ms, format_args!("{node} < {records} records"));
             }
-            event => self.trace.tell(self.at_ms, format_args!("{node} < {event:?}")),
+            event => self
+                .trace
+                .tell(self.at_ms, format_args!("{node} < {event:?}")),
         }
         let mut effects = Vec::new();
         self.nodes[node].step(now(self.at_ms), event, &mut effects);
         for effect in effects {
-            self.trace.tell(self.at_ms, format_args!("{node} > {effect:?}"));
+            self.trace
+                .tell(self.at_ms, format_args!("{node} > {effect:?}"));
             match effect {
                 Effect::Reply { token, reply } => self.answer(token, reply),
                 Effect::Append { batch, records, .. } => self.append(node, batch, records),
@@ -379,7 +393,11 @@ impl Story {
         self.appends += 1;
         let number = self.appends;
         let fails = !self.calm && self.random.one_in(60);
-        let latency_ms = if self.calm { 1 } else { 1 + self.random.below(60) };
+        let latency_ms = if self.calm {
+            1
+        } else {
+            1 + self.random.below(60)
+        };
         let done_ms = self.log_stands_until_ms.max(self.at_ms + latency_ms);
         self.log_stands_until_ms = done_ms;
         self.pending.push_back(Pending {
@@ -465,7 +483,8 @@ impl Story {
 
     fn is_settled(&self) -> bool {
         let quiet = self.pending.is_empty() && self.loading.is_none();
-        quiet && self.oracle.owed(self.home).is_empty()
+        quiet
+            && self.oracle.owed(self.home).is_empty()
             && GROUPS.into_iter().all(|group| {
                 let clients = self.clients.iter();
                 let clients = clients.filter(|it| it.group == group && !it.gone);
@@ -493,7 +512,11 @@ impl Story {
             assert_eq!(left, None, "something of a group stays for ever");
         }
         let node = &self.nodes[self.home];
-        assert_eq!((node.list().0, node.bytes()), (Vec::new(), 0), "not all is forgotten");
+        assert_eq!(
+            (node.list().0, node.bytes()),
+            (Vec::new(), 0),
+            "not all is forgotten"
+        );
     }
 }
 

@@ -96,14 +96,20 @@ impl View {
     pub fn check(&self, log: &Log) {
         for (group, offsets) in GROUPS.iter().zip(&self.offsets) {
             let committed = log.offsets(group);
-            assert_eq!(*offsets, committed, "the offsets of {group} are not the log's");
+            assert_eq!(
+                *offsets, committed,
+                "the offsets of {group} are not the log's"
+            );
         }
         self.check_consumers(log);
         let mut owned = BTreeSet::new();
         for member in &self.classic.members {
             let (_, partitions) = read_share(&member.assignment).unwrap_or_default();
             for partition in partitions {
-                assert!(owned.insert(partition), "{partition} has two owners: {self:?}");
+                assert!(
+                    owned.insert(partition),
+                    "{partition} has two owners: {self:?}"
+                );
             }
         }
         let mut owned = BTreeSet::new();
