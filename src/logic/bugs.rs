@@ -17,7 +17,7 @@ pub const fn skips_static_fencing() -> bool {
     false
 }
 
-/// The last record of each read of the log is passed over while a partition loads.
+/// While a partition loads, a commit is passed over that is the last record of a read of the log.
 pub const fn loses_ends_of_replay() -> bool {
     false
 }

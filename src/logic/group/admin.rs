@@ -75,6 +75,15 @@ impl Group {
         turn.append(self.partition, &self.id, records, then);
     }
 
+    /// Of an empty group by the classic protocol that the log has forgotten nothing stays: what was committed
+    /// while its tombstone was on its way is a new group's, and ages from its commit.
+    pub(super) fn forget_if_deleted(&mut self, turn: &Turn<'_>) {
+        let is_deleted = self.phase == Phase::Empty && self.durable.value.is_none();
+        if is_deleted && !turn.appends.group(&self.id) {
+            self.forget_classic();
+        }
+    }
+
     /// The records that make all offsets forgotten, those on their way to the log at this moment included.
     pub(super) fn offset_removal(&self, turn: &Turn<'_>) -> Vec<GroupRecord> {
         let mut offsets: BTreeSet<(String, i32)> = turn.appends.offsets_of(&self.id);

@@ -144,6 +144,14 @@ impl Appends {
         self.in_flight.values().any(|it| it.group == group)
     }
 
+    /// Whether the state of a group by the classic protocol is on its way.
+    pub(super) fn group(&self, group: &str) -> bool {
+        let records = self.in_flight.values().filter(|it| it.group == group);
+        records
+            .flat_map(|it| it.records.iter())
+            .any(|it| matches!(it, GroupRecord::Group { value: Some(_), .. }))
+    }
+
     /// Whether the assignment of a generation is on its way.
     pub(super) fn assign(&self, group: &str, of: i32) -> bool {
         self.in_flight.values().any(|it| {
