@@ -40,20 +40,35 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
             "crate::api",
             "crate::net",
             "crate::consensus",
+            "client::",
         ],
     ),
     (
         "src/broker/consensus",
-        &["crate::shard", "crate::api", "crate::net", "crate::storage"],
+        &[
+            "crate::shard",
+            "crate::api",
+            "crate::net",
+            "crate::storage",
+            "client::",
+        ],
     ),
-    ("src/broker/shard", &["crate::api", "crate::net"]),
+    (
+        "src/broker/shard",
+        &["crate::api", "crate::net", "client::"],
+    ),
     (
         "src/broker/api",
-        &["crate::net", "crate::storage", "crate::consensus"],
+        &[
+            "crate::net",
+            "crate::storage",
+            "crate::consensus",
+            "client::",
+        ],
     ),
     (
         "src/broker/net",
-        &["crate::storage", "crate::consensus", "wire::"],
+        &["crate::storage", "crate::consensus", "wire::", "client::"],
     ),
 ];
 

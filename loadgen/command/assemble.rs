@@ -92,15 +92,15 @@ pub fn result(loaded: &Loaded, name: &str, outcome: &Outcome) -> RunResult {
         started: date::iso(outcome.started),
         measured_seconds: measured,
         invalid: reasons.iter().map(ToString::to_string).collect(),
-        warnings: warnings(loaded, outcome),
+        warnings: warnings(loaded, outcome, &total),
         environment: environment::environment(),
         broker: outcome.broker.clone(),
         counts: totals(outcome, &total, measured),
         latency: Latencies {
-            produce: Quantiles::of(&total.produce),
-            end_to_end: Quantiles::of(&total.end_to_end),
-            send_delay: Quantiles::of(&total.send_delay),
-            lateness: Quantiles::of(&total.lateness),
+            produce: Quantiles::of(&total.produce, outcome.due),
+            end_to_end: Quantiles::of(&total.end_to_end, outcome.due * workload.reading_groups()),
+            send_delay: Quantiles::of(&total.send_delay, outcome.due),
+            lateness: Quantiles::of(&total.lateness, outcome.due),
         },
         seconds: outcome.seconds.clone(),
         generator: Usage {
@@ -130,18 +130,99 @@ fn totals(outcome: &Outcome, total: &Sample, measured: f64) -> Totals {
     }
 }
 
-fn warnings(loaded: &Loaded, outcome: &Outcome) -> Vec<String> {
+fn warnings(loaded: &Loaded, outcome: &Outcome, total: &Sample) -> Vec<String> {
     let mut warnings = Vec::new();
     if outcome.interrupted {
         warnings.push("it was interrupted: the measured time is shorter than asked for".to_owned());
     }
-    if let Some(last) = outcome.seconds.last().filter(|last| last.backlog > 0) {
-        let drain = loaded.workload.drain.as_secs_f64();
+    let drain = loaded.workload.drain.as_secs_f64();
+    let acked = total.produce.len();
+    let missing = outcome.due.saturating_sub(acked + total.counts.failed);
+    if missing > 0 {
         warnings.push(format!(
-            "{} records were not acknowledged or not read {drain:.0} s after the end; their times are \
-             not in the figures",
-            last.backlog
+            "{missing} of {} due records were neither acknowledged nor refused {drain:.0} s after the end; \
+             they count as longer than any time, and a quantile among them is unknown",
+            outcome.due
+        ));
+    }
+    let groups = loaded.workload.reading_groups();
+    let unread = (acked * groups).saturating_sub(total.end_to_end.len());
+    if unread > 0 {
+        warnings.push(format!(
+            "{unread} of {} readings of acknowledged records were not done {drain:.0} s after the end; they \
+             count likewise",
+            acked * groups
         ));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::measure::record;
+    use crate::results::Broker;
+    use crate::workload::layers;
+
+    /// What came of a second in which so many records were due, of which 500 took 1 ms and the others were
+    /// not acknowledged; these 500 were read.
+    fn outcome(due: u64) -> Outcome {
+        let mut sample = Sample::default();
+        for _ in 0..500 {
+            record(&mut sample.produce, 1_000_000);
+            record(&mut sample.end_to_end, 1_000_000);
+        }
+        Outcome {
+            started: UNIX_EPOCH,
+            measured: Duration::from_secs(1),
+            samples: vec![sample],
+            seconds: Vec::new(),
+            due,
+            thread_cpu: Vec::new(),
+            errors: Vec::new(),
+            broker: Broker::default(),
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn records_that_were_due_and_not_acknowledged_are_in_the_quantiles_and_in_a_warning() {
+        let loaded = layers::load("steady", &[]).unwrap_or_else(|faults| panic!("{faults}"));
+        let all = result(&loaded, "all", &outcome(500));
+        assert_eq!(all.warnings, Vec::<String>::new());
+        assert!(all.latency.produce.p999.is_some());
+        let mut overloaded = outcome(2_000);
+        overloaded.samples[0].counts.failed = 100;
+        let result = result(&loaded, "overloaded", &overloaded);
+        assert_eq!((result.counts.due, result.counts.acked), (2_000, 500));
+        let (produce, end_to_end) = (result.latency.produce, result.latency.end_to_end);
+        assert_eq!(
+            (produce.count, produce.p50, produce.p999),
+            (500, None, None)
+        );
+        assert_eq!((end_to_end.count, end_to_end.p50), (500, None));
+        let begin = "1400 of 2000 due records were neither acknowledged nor refused";
+        assert!(
+            result.warnings[0].starts_with(begin),
+            "{:?}",
+            result.warnings
+        );
+    }
+
+    #[test]
+    fn acknowledged_records_that_a_group_did_not_read_are_in_a_warning() {
+        let flags = [("groups".to_owned(), "2".to_owned())];
+        let loaded = layers::load("steady", &flags).unwrap_or_else(|faults| panic!("{faults}"));
+        let result = result(&loaded, "unread", &outcome(500));
+        let begin = "500 of 1000 readings of acknowledged records";
+        assert!(
+            result.warnings[0].starts_with(begin),
+            "{:?}",
+            result.warnings
+        );
+        assert!(result.latency.end_to_end.p50.is_some());
+        assert_eq!(result.latency.end_to_end.p90, None);
+    }
 }

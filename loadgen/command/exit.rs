@@ -78,9 +78,11 @@ impl From<Error> for Failure {
                 _ => FAILED,
             },
         };
-        Self {
-            code,
-            words: format!("{error}\n{}", error.advice()),
-        }
+        let words = match error {
+            // Its advice is for who writes calls.
+            Error::Invalid { reason } => reason,
+            error => format!("{error}\n{}", error.advice()),
+        };
+        Self { code, words }
     }
 }

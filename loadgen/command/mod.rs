@@ -118,7 +118,7 @@ fn controls() -> [Command; 2] {
         Command::new("proxy")
                 .about("Stand before a broker and harm what is acknowledged, to see that verify finds it")
                 .arg(option("listen", None, "HOST:PORT", "Where").default_value("127.0.0.1:19093"))
-                .arg(brokers())
+                .arg(brokers("HOST:PORT", "The broker that it stands before"))
                 .arg(option("harm", None, "HARM", "drop, duplicate, reorder or flip").required(true))
                 .arg(
                     option("every", None, "N", "Harm every N-th batch")
@@ -150,9 +150,8 @@ fn paths(name: &'static str, help: &'static str) -> Arg {
         .value_parser(value_parser!(std::path::PathBuf))
 }
 
-fn brokers() -> Arg {
-    let help = "Some of the cluster's brokers; `null` for a null broker in this process";
-    option("brokers", 'b', "HOST:PORT,...", help)
+fn brokers(value: &'static str, help: &'static str) -> Arg {
+    option("brokers", 'b', value, help)
         .alias("bootstrap")
         .env("CORELOG_BROKERS")
         .default_value("127.0.0.1:9092")
@@ -161,17 +160,10 @@ fn brokers() -> Arg {
 /// What all commands have that send load: the broker, and every setting as a flag.
 fn loading(command: Command) -> Command {
     let command = command
-        .arg(
-            option(
-                "brokers",
-                'b',
-                "HOST:PORT,...",
-                "Some of the cluster's brokers",
-            )
-            .alias("bootstrap")
-            .env("CORELOG_BROKERS")
-            .default_value("127.0.0.1:9092"),
-        )
+        .arg(brokers(
+            "HOST:PORT,...",
+            "Some of the cluster's brokers; `null` for a null broker in this process",
+        ))
         .arg(
             option(
                 "broker-pid",
@@ -262,6 +254,23 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn a_null_broker_is_offered_where_it_is_taken() {
+        let commands = command();
+        for (name, takes) in [
+            ("run", true),
+            ("search", true),
+            ("verify", true),
+            ("proxy", false),
+        ] {
+            let command = commands.find_subcommand(name).expect(name);
+            let mut arguments = command.get_arguments();
+            let brokers = arguments.find(|it| it.get_id() == "brokers");
+            let help = brokers.and_then(|it| it.get_help()).expect(name);
+            assert_eq!(help.to_string().contains("`null`"), takes, "{name}");
+        }
     }
 
     #[test]

@@ -42,7 +42,10 @@ pub fn run(given: &ArgMatches) -> Result<ExitCode, Failure> {
     terminal::print(&format!("{:<12}{}\n", "result", directory.display()));
     Ok(if !result.invalid.is_empty() {
         ExitCode::from(NOT_HELD)
-    } else if result.counts.failed > 0 || outcome.interrupted {
+    } else if result.counts.failed > 0
+        || result.counts.acked < result.counts.due
+        || outcome.interrupted
+    {
         ExitCode::from(PARTIAL)
     } else {
         ExitCode::SUCCESS

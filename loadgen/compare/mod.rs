@@ -218,6 +218,13 @@ pub fn caveats(first: &[Measured], second: &[Measured]) -> Vec<String> {
             let why = run.result.invalid.join("; ");
             caveats.push(format!("{} is INVALID: {why}", run.result.name));
         }
+        let counts = &run.result.counts;
+        if counts.acked < counts.due {
+            caveats.push(format!(
+                "of {} due records of {}, {} were acknowledged: its latencies here are of these alone",
+                counts.due, run.result.name, counts.acked
+            ));
+        }
     }
     if one.closed_loop != other.closed_loop {
         caveats.push(
@@ -323,7 +330,12 @@ mod tests {
         one.result.broker.durability = "flushed".to_owned();
         other.result.broker.durability = "in memory".to_owned();
         other.result.invalid = vec!["late".to_owned()];
+        (other.result.counts.due, other.result.counts.acked) = (30_000, 20_000);
         let said = caveats(&[one], &[other]).join("\n");
+        assert!(
+            said.contains("of 30000 due records of 3 ms, 20000"),
+            "{said}"
+        );
         assert!(said.contains("INVALID: late"), "{said}");
         assert!(said.contains("flushed beside in memory"), "{said}");
         assert!(said.contains("has one run"), "{said}");

@@ -95,7 +95,7 @@ impl Consuming {
                 tokio::time::sleep(PHASE_WAIT).await;
             }
             if let Err(error) = self.begin().await {
-                self.station.error(format!("consumer: {error}"), 1);
+                return self.control.cannot_start("a consumer".to_owned(), error);
             }
         }
         while !self.control.is_stopped() {

@@ -160,14 +160,17 @@ fn work(plan: &Arc<Plan>, control: &Arc<Control>, station: &Arc<Station>, number
     station.enter(crate::machine::process::thread_id());
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return station.error(error.to_string(), 1),
+        Err(error) => return control.cannot_start(format!("thread {number}"), error),
     };
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         for index in (number..plan.workload.producers).step_by(of as usize) {
             match Producing::new(plan, control, station, index).await {
                 Ok(producing) => drop(tokio::task::spawn_local(producing.run())),
-                Err(error) => station.error(format!("producer {index}: {error}"), 1),
+                Err(error) => control.cannot_start(format!("producer {index}"), error),
+            }
+            if control.is_stopped() {
+                return;
             }
         }
         let mut reading = consumers(plan, control, station, number, of).await;
@@ -204,7 +207,7 @@ async fn consumers(
         match joined.expect("a consumer panicked") {
             Ok(Some(consuming)) => drop(reading.spawn_local(consuming.run())),
             Ok(None) => {}
-            Err(error) => station.error(format!("consumer: {error}"), 1),
+            Err(error) => control.cannot_start("a consumer".to_owned(), error),
         }
     }
     reading

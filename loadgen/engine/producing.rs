@@ -147,7 +147,12 @@ impl Producing {
     async fn open_loop(&mut self, clock: Clock, mut schedule: Schedule) {
         let alarm = match Alarm::new() {
             Ok(alarm) => alarm,
-            Err(error) => return self.station.error(format!("no alarm: {error}"), 1),
+            Err(error) => {
+                let producer = format!("producer {}", self.index);
+                return self
+                    .control
+                    .cannot_start(producer, super::cannot_start(&error));
+            }
         };
         let (mut free_ns, mut awake_ns, mut sent) = (0, 0, 0);
         loop {
@@ -199,8 +204,10 @@ impl Producing {
         let key = self.keys.next_key();
         let bytes = value.len() + key.map_or(0, <[u8]>::len);
         {
+            let is_measured = self.control.measures(due_ns);
             let mut sample = self.station.lock();
             sample.counts.due += 1;
+            sample.counts.due_measured += u64::from(is_measured);
             sample.counts.handed_over += 1;
         }
         let record = Record {

@@ -215,20 +215,45 @@ pub fn records(fetched: &Bytes, from: i64, mut each: impl FnMut(Item)) -> i64 {
         ratio_max: usize::MAX,
         ..Unfolding::default()
     };
-    for view in batch::split(fetched) {
-        let base = view.header.base_offset();
-        let end = base + i64::from(view.header.last_offset_delta()) + 1;
+    let mut batches = batch::split(fetched).peekable();
+    while let Some(view) = batches.next() {
+        let is_intact = batch::crc_matches(view.bytes);
+        let end = if is_intact {
+            view.header.last_offset().saturating_add(1)
+        } else {
+            damaged_end(&view, batches.peek(), next)
+        };
         if end <= next {
             continue;
         }
-        if !batch::crc_matches(view.bytes) {
-            each(Item::Damaged(next.max(base), end));
+        if !is_intact {
+            each(Item::Damaged(next.max(view.header.base_offset()), end));
         } else if !view.header.is_control() {
             unfold(fetched, &view, next, end, &unfolding, &mut each);
         }
         next = end;
     }
     next
+}
+
+/// Where a batch ends whose checksum is wrong: what it says of itself may be the damage. The batch behind
+/// it says where that one begins, for the checksum leaves the base offset out. Without one, the smaller of
+/// its counts is believed, and at least one record, so that the reader gets past it. Either way there are
+/// no more records than bytes.
+fn damaged_end(view: &BatchView<'_>, following: Option<&BatchView<'_>>, next: i64) -> i64 {
+    let base = view.header.base_offset();
+    let behind = |records: i64| base.saturating_add(records);
+    let end_max = behind(i64::try_from(view.bytes.len()).unwrap_or(i64::MAX));
+    match following.map(|following| following.header.base_offset()) {
+        Some(end) if end > base => end.min(end_max),
+        _ => {
+            let last = i64::from(view.header.last_offset_delta());
+            let count = i64::from(view.header.record_count());
+            behind(count.min(last + 1))
+                .min(end_max)
+                .max(next.saturating_add(1))
+        }
+    }
 }
 
 fn unfold(
@@ -256,5 +281,74 @@ fn unfold(
                 at += 1;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Compression;
+    use wire::batch::HEADER_BYTES;
+    use wire::records::BatchBuilder;
+
+    use super::*;
+
+    /// Where `last_offset_delta` and the record count stand in a batch, 4 bytes each.
+    const LAST_OFFSET_DELTA_AT: usize = 23;
+    const RECORD_COUNT_AT: usize = HEADER_BYTES - 4;
+    /// The highest bit of such a number but for its sign.
+    const HIGH_BIT: u8 = 0x40;
+
+    /// A batch of three records.
+    fn three_records(base: i64) -> Vec<u8> {
+        let mut batch = BatchBuilder::new(Compression::None);
+        for value in [b"a", b"b", b"c"] {
+            batch.push(0, None, Some(value), &[]);
+        }
+        let mut batch = batch.finish().expect("a batch").to_vec();
+        batch::stamp(&mut batch, base, 0);
+        batch
+    }
+
+    /// What is read from an offset on: the records' offsets, the damaged ranges, and where to go on.
+    fn read(fetched: Vec<u8>, from: i64) -> (Vec<i64>, Vec<(i64, i64)>, i64) {
+        let (mut offsets, mut damaged) = (Vec::new(), Vec::new());
+        let next = records(&fetched.into(), from, |item| match item {
+            Item::Record(offset, _) => offsets.push(offset),
+            Item::Damaged(from, to) => damaged.push((from, to)),
+        });
+        (offsets, damaged, next)
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_count_damages_no_more_than_the_batch() {
+        for at in [LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT] {
+            let mut fetched = three_records(10);
+            fetched[at] ^= HIGH_BIT;
+            assert_eq!(read(fetched.clone(), 10), (vec![], vec![(10, 13)], 13));
+            fetched.extend(three_records(13));
+            let behind = (vec![13, 14, 15], vec![(10, 13)], 16);
+            assert_eq!(read(fetched, 10), behind);
+        }
+    }
+
+    #[test]
+    fn two_flipped_bits_damage_no_more_records_than_the_batch_has_bytes() {
+        let mut fetched = three_records(10);
+        let bytes = fetched.len() as i64;
+        fetched[LAST_OFFSET_DELTA_AT] ^= HIGH_BIT;
+        fetched[RECORD_COUNT_AT] ^= HIGH_BIT;
+        let end = 10 + bytes;
+        assert_eq!(read(fetched, 10), (vec![], vec![(10, end)], end));
+    }
+
+    #[test]
+    fn a_damaged_batch_that_says_it_is_short_is_got_past() {
+        let mut fetched = three_records(10);
+        fetched[LAST_OFFSET_DELTA_AT + 3] ^= 2;
+        assert_eq!(read(fetched.clone(), 10), (vec![], vec![(10, 11)], 11));
+        assert_eq!(read(fetched.clone(), 11), (vec![], vec![(11, 12)], 12));
+        // What is behind it is not taken for damaged.
+        fetched.extend(three_records(13));
+        assert_eq!(read(fetched, 13), (vec![13, 14, 15], vec![], 16));
     }
 }

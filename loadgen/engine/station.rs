@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use client::Error;
+
 use super::clock::Clock;
 use crate::measure::Sample;
 
@@ -31,6 +33,9 @@ pub struct Control {
     ready: AtomicU64,
     /// Bytes acknowledged before the start.
     filled: AtomicU64,
+    /// How many clients could not start, and which was the first, and why.
+    missing: AtomicU64,
+    first_missing: OnceLock<(String, Error)>,
 }
 
 impl Station {
@@ -131,6 +136,30 @@ impl Control {
         self.ready.load(Ordering::Acquire)
     }
 
+    /// A client could not start, so that the load is not what was asked for.
+    pub fn cannot_start(&self, client: String, error: Error) {
+        let _ = self.first_missing.set((client, error));
+        self.missing.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether all clients could start, as far as they tried.
+    ///
+    /// # Errors
+    /// The first that could not, and how many.
+    pub fn check_started(&self) -> Result<(), Error> {
+        let missing = self.missing.load(Ordering::Acquire);
+        let Some((client, error)) = self.first_missing.get().filter(|_| missing > 0) else {
+            return Ok(());
+        };
+        let clients = if missing == 1 { "client" } else { "clients" };
+        Err(Error::Invalid {
+            reason: format!(
+                "{missing} {clients} could not start; {client}: {error}\n{}",
+                error.advice()
+            ),
+        })
+    }
+
     /// Adds to what was acknowledged before the start.
     pub fn add_filled(&self, bytes: u64) {
         self.filled.fetch_add(bytes, Ordering::Relaxed);
@@ -139,5 +168,23 @@ impl Control {
     /// Bytes acknowledged before the start.
     pub fn filled(&self) -> u64 {
         self.filled.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_could_not_start_are_counted_and_the_first_is_named() {
+        let control = Control::new(0, 1);
+        assert!(control.check_started().is_ok());
+        for number in 0..3 {
+            let reason = format!("no room for {number}");
+            control.cannot_start(format!("producer {number}"), Error::Invalid { reason });
+        }
+        let said = control.check_started().expect_err("three").to_string();
+        let begin = "3 clients could not start; producer 0: no room for 0\n";
+        assert!(said.starts_with(begin), "{said}");
     }
 }

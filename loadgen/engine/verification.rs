@@ -25,9 +25,10 @@ use crate::workload::payload::Pool;
 
 /// How long after the last record its answer is waited for, beyond `delivery.timeout.ms`.
 const ANSWERS_WAIT: Duration = Duration::from_secs(5);
-/// How long brokers may be away when everything is read in the end.
+/// How long brokers may be away when everything is read in the end. While they are, nothing is lost: the
+/// verification fails when they stay away.
 const FINAL_WAIT: Duration = Duration::from_secs(120);
-/// How long the final reading waits for records that the log's end promises.
+/// How long brokers that answer may leave out records that the log's end promises.
 const STALL_WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -330,33 +331,69 @@ async fn read_all(plan: &Plan, cluster: &Cluster, log: &Shared) -> Result<(), Er
     }
     let positions = positions(plan, &starts);
     let mut reader = Reader::new(cluster.clone(), plan.clients.consumer.clone(), positions);
-    let mut progress = Instant::now();
+    let mut patience = Patience::new(Instant::now());
     loop {
         let behind = reader
             .positions()
             .iter()
             .zip(&ends)
             .any(|(at, end)| at.offset < *end);
-        if !behind || progress.elapsed() > STALL_WAIT {
-            // What the log's end promised and nobody brought, the checker misses.
+        if !behind {
             return Ok(());
         }
+        let asked = Instant::now();
         let fetched = match reader.poll().await {
             Ok(fetched) => fetched,
-            Err(error) if progress.elapsed() > FINAL_WAIT => return Err(error),
+            Err(error) if patience.is_over(Instant::now()) => return Err(error),
             Err(error) => {
                 log.borrow_mut().trouble(&error);
                 continue;
             }
         };
+        let mut is_further = false;
         for fetched in fetched {
             let at = &reader.positions()[fetched.position];
             let next = take(plan, log, Reading::Final, &fetched, at);
-            if next > at.offset {
-                progress = Instant::now();
-            }
+            is_further |= next > at.offset;
             reader.advance(fetched.position, next);
         }
+        if is_further {
+            patience = Patience::new(Instant::now());
+        } else if patience.is_stalled(asked) {
+            // What the log's end promised and nobody brought, the checker misses.
+            return Ok(());
+        }
+    }
+}
+
+/// How long the final reading goes on without getting further.
+#[derive(Debug)]
+struct Patience {
+    /// When it last got further.
+    further: Instant,
+    /// Since when every poll is answered, and none brings anything. Not before `further`.
+    answered: Instant,
+}
+
+impl Patience {
+    /// Of a reading that just got further.
+    fn new(now: Instant) -> Self {
+        Self {
+            further: now,
+            answered: now,
+        }
+    }
+
+    /// A poll failed: it says nothing of what brokers have. Whether they have been away for too long.
+    fn is_over(&mut self, now: Instant) -> bool {
+        self.answered = now;
+        now.saturating_duration_since(self.further) > FINAL_WAIT
+    }
+
+    /// A poll was answered and brought nothing. Whether brokers have had their time: by when they were
+    /// asked, for an answer may be late because they were away.
+    fn is_stalled(&self, asked: Instant) -> bool {
+        asked.saturating_duration_since(self.answered) > STALL_WAIT
     }
 }
 
@@ -379,5 +416,33 @@ async fn persistently(
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn brokers_that_are_away_have_lost_nothing_until_they_have_answered_for_long() {
+        let begin = Instant::now();
+        let mut patience = Patience::new(begin);
+        let back = begin + 3 * STALL_WAIT;
+        for away in 1..=30 {
+            assert!(!patience.is_over(begin + away * SECOND), "{away} s");
+        }
+        assert!(!patience.is_stalled(back));
+        assert!(!patience.is_stalled(back + STALL_WAIT));
+        assert!(patience.is_stalled(back + STALL_WAIT + SECOND));
+    }
+
+    #[test]
+    fn brokers_that_stay_away_end_the_reading_with_their_error() {
+        let begin = Instant::now();
+        let mut patience = Patience::new(begin);
+        assert!(!patience.is_over(begin + FINAL_WAIT));
+        assert!(patience.is_over(begin + FINAL_WAIT + SECOND));
     }
 }

@@ -39,7 +39,7 @@ struct Watch<'a> {
 /// Watches a run to its end.
 ///
 /// # Errors
-/// When the threads do not get ready.
+/// When the threads do not get ready, or a client cannot start.
 pub(super) fn watch(
     plan: &Plan,
     control: &Control,
@@ -73,6 +73,7 @@ pub(super) fn watch(
     watch.sleep_through(begin, end, &mut |second| {
         observe(&Progress::Measuring(second))
     });
+    control.check_started()?;
     let measured = Instant::now().min(end).saturating_duration_since(begin);
     control.cut(nanoseconds(plan.workload.warm_up + measured));
     let thread_cpu = cpu_before
@@ -84,14 +85,11 @@ pub(super) fn watch(
     let thread_cpu = thread_cpu.collect();
     let broker_after = plan.broker_pid.and_then(process::used);
     watch.drain(observe);
+    // Behind a backlog, consumers start late.
+    control.check_started()?;
     let cpu = broker_before
         .zip(broker_after)
         .map(|(before, after)| after.cpu - before.cpu);
-    let rss = watch
-        .seconds
-        .iter()
-        .filter_map(|second| second.broker_rss_bytes)
-        .max();
     Ok(Outcome {
         started,
         measured,
@@ -99,7 +97,7 @@ pub(super) fn watch(
         errors: watch.errors(),
         broker: Broker {
             cpu_seconds: cpu.map(|cpu| cpu.as_secs_f64()),
-            rss_bytes_max: rss,
+            rss_bytes_max: watch.rss_bytes_max(),
             ..broker
         },
         samples: watch.samples,
@@ -110,14 +108,16 @@ pub(super) fn watch(
 }
 
 impl Watch<'_> {
-    fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+    /// Whether what comes would be no use: nobody waits for it, or a client is missing from the load.
+    fn is_cut_short(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.control.check_started().is_err()
     }
 
     /// Waits for all clients to be connected, and for the backlog to be there.
     fn wait_until_ready(&mut self, observe: &mut dyn FnMut(&Progress)) -> Result<(), Error> {
         let deadline = Instant::now() + READY_WAIT;
         while self.control.ready() < self.stations.len() as u64 {
+            self.control.check_started()?;
             if Instant::now() > deadline {
                 return Err(Error::Timeout {
                     what: "connections of all producers and consumers".into(),
@@ -129,22 +129,22 @@ impl Watch<'_> {
         }
         let wanted = self.plan.workload.backlog_bytes;
         let mut told = Instant::now();
-        while self.control.filled() < wanted && !self.is_interrupted() {
+        while self.control.filled() < wanted && !self.is_cut_short() {
             thread::sleep(LOOK);
             if told.elapsed() >= SAMPLE {
                 told = Instant::now();
                 observe(&Progress::Filling(self.control.filled(), wanted));
             }
         }
-        Ok(())
+        self.control.check_started()
     }
 
     /// Takes a sample at the end of each second until `end`, or until it is interrupted.
     fn sleep_through(&mut self, begin: Instant, end: Instant, observe: &mut dyn FnMut(Second)) {
         let mut next = begin;
-        while next < end && !self.is_interrupted() {
+        while next < end && !self.is_cut_short() {
             next = (next + SAMPLE).min(end);
-            while Instant::now() < next && !self.is_interrupted() {
+            while Instant::now() < next && !self.is_cut_short() {
                 thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
             }
             let second = self.sample(begin);
@@ -230,6 +230,11 @@ impl Watch<'_> {
         (cpu, Some(used.rss_bytes))
     }
 
+    fn rss_bytes_max(&self) -> Option<u64> {
+        let seconds = self.seconds.iter();
+        seconds.filter_map(|second| second.broker_rss_bytes).max()
+    }
+
     fn thread_cpu(&self) -> Vec<Duration> {
         let of = |station: &Arc<Station>| process::thread_cpu(station.thread()).unwrap_or_default();
         self.stations.iter().map(of).collect()
@@ -249,7 +254,7 @@ impl Watch<'_> {
     fn due(&self) -> u64 {
         let (begin, end) = self.control.window();
         if self.plan.workload.is_closed_loop() {
-            return self.seconds.iter().map(|second| second.due).sum();
+            return self.counts.due_measured;
         }
         let mut due = 0;
         for producer in 0..self.plan.workload.producers {
@@ -270,10 +275,7 @@ impl Watch<'_> {
 /// What is on its way: due and not answered, or acknowledged and not read by every group.
 fn backlog(counts: &Counts, plan: &Plan) -> u64 {
     let unanswered = counts.due.saturating_sub(counts.acked + counts.failed);
-    let groups = match plan.workload.consumers {
-        0 => 0,
-        _ => u64::from(plan.workload.groups),
-    };
+    let groups = plan.workload.reading_groups();
     let unread = (counts.acked * groups).saturating_sub(counts.consumed);
     unanswered + unread.div_ceil(groups.max(1))
 }

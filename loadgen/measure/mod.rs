@@ -25,6 +25,8 @@ pub fn histogram() -> Histogram<u64> {
 pub struct Counts {
     /// Records that became due.
     pub due: u64,
+    /// Of these, those due in the measured time.
+    pub due_measured: u64,
     /// Records handed to the client.
     pub handed_over: u64,
     /// Records acknowledged, and their values' bytes.
@@ -49,7 +51,8 @@ pub struct Sample {
     pub produce: Histogram<u64>,
     /// From when a record was due until a consumer had it, of records due in the measured time.
     pub end_to_end: Histogram<u64>,
-    /// From when a record was due until it was handed to the client, of the same records.
+    /// From when a record was due until its producer came to it, of the same records. Its own wait for the
+    /// client's buffer is in the delay of those behind it.
     pub send_delay: Histogram<u64>,
     /// The part of the send delay that was not waiting for the client's buffer: the generator's own.
     pub lateness: Histogram<u64>,
@@ -74,6 +77,7 @@ impl Counts {
     /// Adds others.
     pub fn add(&mut self, more: &Self) {
         self.due += more.due;
+        self.due_measured += more.due_measured;
         self.handed_over += more.handed_over;
         self.acked += more.acked;
         self.acked_bytes += more.acked_bytes;

@@ -15,39 +15,43 @@ pub const PRINTED: &[(&str, f64)] = &[
 /// Steps of the curve for each halving of the distance to 1.
 const CURVE_TICKS: u32 = 6;
 
-/// Times in nanoseconds.
+/// Times in nanoseconds. The quantiles are of all records that were due: those without a time have a longer
+/// one than all others, and a quantile that lies among them is not known (`null`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// How many times there are; all else is 0 when there are none.
+    /// How many times there are; nothing else is known when there are none.
     pub count: u64,
     /// The shortest.
     pub min: u64,
     /// Half are not longer.
-    pub p50: u64,
+    pub p50: Option<u64>,
     /// As the names say.
-    pub p90: u64,
+    pub p90: Option<u64>,
     /// As the names say.
-    pub p99: u64,
+    pub p99: Option<u64>,
     /// As the names say.
-    pub p999: u64,
+    pub p999: Option<u64>,
     /// As the names say.
-    pub p9999: u64,
+    pub p9999: Option<u64>,
     /// The longest.
-    pub max: u64,
-    /// Quantiles with their times, up to the longest, at quantile 1.
+    pub max: Option<u64>,
+    /// Quantiles with their times, up to the longest that is known, at quantile 1 if all have one.
     pub curve: Vec<(f64, u64)>,
 }
 
 impl Quantiles {
-    /// The quantiles of a histogram.
-    pub fn of(histogram: &Histogram<u64>) -> Self {
+    /// The quantiles of so many due records, of which those in the histogram have a time.
+    pub fn of(histogram: &Histogram<u64>, due: u64) -> Self {
         if histogram.is_empty() {
             return Self::default();
         }
-        let at = |quantile| histogram.value_at_quantile(quantile);
+        let known = histogram.len() as f64 / due.max(histogram.len()) as f64;
+        let at = |quantile: f64| {
+            (quantile <= known).then(|| histogram.value_at_quantile(quantile / known))
+        };
         let mut curve: Vec<(f64, u64)> = histogram
             .iter_quantiles(CURVE_TICKS)
-            .map(|step| (step.quantile(), step.value_iterated_to()))
+            .map(|step| (step.quantile() * known, step.value_iterated_to()))
             .collect();
         curve.dedup_by_key(|(quantile, _)| *quantile);
         Self {
@@ -58,17 +62,22 @@ impl Quantiles {
             p99: at(0.99),
             p999: at(0.999),
             p9999: at(0.9999),
-            max: histogram.max(),
+            max: (known >= 1.0).then(|| histogram.max()),
             curve,
         }
     }
 
     /// The quantiles in the order of [`PRINTED`], then the maximum.
-    pub fn printed(&self) -> [u64; 6] {
+    pub fn printed(&self) -> [Option<u64>; 6] {
         [
             self.p50, self.p90, self.p99, self.p999, self.p9999, self.max,
         ]
     }
+}
+
+/// A quantile as people read it: `-` when it is not known.
+pub fn quantile_text(ns: Option<u64>) -> String {
+    ns.map_or("-".to_owned(), duration_text)
 }
 
 /// A time as people read it: three digits and a unit.
@@ -99,8 +108,8 @@ mod tests {
         for ns in 1..=100_000_u64 {
             measure::record(&mut histogram, ns * 1_000);
         }
-        let quantiles = Quantiles::of(&histogram);
-        let off = quantiles.p99 as f64 / 99_000_000.0;
+        let quantiles = Quantiles::of(&histogram, 100_000);
+        let off = quantiles.p99.expect("all have a time") as f64 / 99_000_000.0;
         assert!((off - 1.0).abs() < 0.002, "{off}");
         let (last, longest) = quantiles.curve.last().copied().expect("a curve");
         assert!((last - 1.0).abs() < 1e-9);
@@ -109,8 +118,29 @@ mod tests {
     }
 
     #[test]
+    fn quantiles_are_of_all_that_was_due_and_not_of_what_was_answered() {
+        let mut histogram = measure::histogram();
+        for ms in 1..=1_000_u64 {
+            measure::record(&mut histogram, ms * 1_000_000);
+        }
+        // Of 1,250 due records, 1,000 were answered: the 625th has half of all before it.
+        let most = Quantiles::of(&histogram, 1_250);
+        let p50 = most.p50.expect("known") as f64 / 625e6;
+        assert!((p50 - 1.0).abs() < 0.002, "{p50}");
+        assert_eq!([most.p90, most.p99, most.max], [None; 3]);
+        assert!(most.curve.iter().all(|(quantile, _)| *quantile <= 0.8));
+        // A quantile is known up to the last answer, and its field is there when it is not.
+        let half = Quantiles::of(&histogram, 2_000);
+        assert_eq!(half.p50, Some(histogram.max()));
+        let document = serde_json::to_value(&half).expect("plain data");
+        assert_eq!(document.get("p90"), Some(&serde_json::Value::Null));
+        assert_eq!(quantile_text(half.p90), "-");
+    }
+
+    #[test]
     fn nothing_has_no_quantiles() {
-        assert_eq!(Quantiles::of(&measure::histogram()), Quantiles::default());
+        let nothing = Quantiles::of(&measure::histogram(), 1_000);
+        assert_eq!(nothing, Quantiles::default());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Whether a run measured the broker or the generator. Pure.
 //!
 //! The rule: a run is invalid when the generator's own lateness (the time from when a record was due until
-//! it was handed over, without waiting for the client's buffer) is at p50, p99 or p99.9 more than 1 ms
+//! its producer came to it, without waiting for the client's buffer) is at p50, p99 or p99.9 more than 1 ms
 //! and more than a tenth of the produce latency there, for then that much of the figure is not the broker's; or when a
 //! thread of the generator used nine tenths of its core or more, for then the broker was not the
-//! limit of what was sent.
+//! limit of what was sent; or when nothing that was due in the measured time was acknowledged.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub enum Reason {
         /// How much of its core, 1 for all of it.
         share: f64,
     },
-    /// Nothing was acknowledged in the measured time, so nothing was measured.
+    /// Nothing that was due in the measured time was acknowledged, so nothing was measured.
     Empty,
 }
 

@@ -73,6 +73,7 @@ const draw = (runs, root) => {
     row(table, "", (run) => `${bytes(run.counts.acked_bytes_per_second)}/s`);
     row(table, "read by all groups", (run) => `${count(run.counts.consumed_per_second)} records/s`);
     row(table, "failed", (run) => String(run.counts.failed));
+    row(table, "due, and of these acknowledged", (run) => `${run.counts.due}, ${run.counts.acked}`);
     group(table, "Cost");
     const gib = (run) => (run.counts.acked_bytes_per_second * run.measured_seconds) / 2 ** 30;
     row(table, "broker CPU", (run) => (run.broker.cpu_seconds == null ? ""
@@ -90,7 +91,7 @@ const draw = (runs, root) => {
     element(head, "th", "");
     for (const [title] of columns) element(head, "th", title, "number");
     const series = [["Produce, due until acknowledged", "produce"], ["End to end, due until read", "end_to_end"],
-      ["Send delay, due until handed over", "send_delay"], ["Of that, the generator's own lateness", "lateness"]];
+      ["Send delay, due until its producer came to it", "send_delay"], ["Of that, the generator's own lateness", "lateness"]];
     for (const [name, key] of series) {
       runs.forEach((run, at) => {
         if (run.latency[key].count === 0) return;
@@ -100,7 +101,8 @@ const draw = (runs, root) => {
         cell.appendChild(document.createTextNode(runs.length > 1 ? `${name}: ${run.name}` : name));
         for (const [, field] of columns) {
           const value = run.latency[key][field];
-          element(made, "td", field === "count" ? count(value) : time(value), "number");
+          // A quantile among records that were never answered is not known.
+          element(made, "td", field === "count" ? count(value) : time(value) || "-", "number");
         }
       });
     }

@@ -48,7 +48,7 @@ pub struct RunResult {
     pub counts: Totals,
     /// Times of the records that were due in the measured time.
     pub latency: Latencies,
-    /// The measured time, second by second.
+    /// The measured time and the draining behind it, second by second.
     pub seconds: Vec<Second>,
     /// What the generator itself used.
     pub generator: Usage,
@@ -124,7 +124,7 @@ pub struct Latencies {
     pub produce: Quantiles,
     /// Due until read.
     pub end_to_end: Quantiles,
-    /// Due until handed to the client.
+    /// Due until its producer came to it.
     pub send_delay: Quantiles,
     /// The generator's own part of that.
     pub lateness: Quantiles,
@@ -169,6 +169,12 @@ pub struct Usage {
 }
 
 impl RunResult {
+    /// The seconds of the measured time, without the draining behind it.
+    pub fn measured(&self) -> &[Second] {
+        let measured = self.measured_seconds.ceil() as usize;
+        &self.seconds[..measured.min(self.seconds.len())]
+    }
+
     /// CPU time of the generator, in parts of one core, for each 500 MB/s that it moved in both directions.
     pub fn generator_cores_per_500_mb(&self) -> Option<f64> {
         let moved = self.counts.acked_bytes_per_second + self.counts.consumed_bytes_per_second;

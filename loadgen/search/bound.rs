@@ -72,17 +72,18 @@ impl Bound {
             .curve
             .iter()
             .find(|(quantile, _)| *quantile >= self.quantile)
-            .map_or(u64::MAX, |(_, ns)| *ns);
+            .map(|(_, ns)| *ns);
+        let found = found_ns.map_or("fewer got there at all".to_owned(), duration_text);
         let kept = run.counts.acked as f64 / run.counts.due.max(1) as f64;
-        let backlogs: Vec<u64> = run.seconds.iter().map(|second| second.backlog).collect();
+        let backlogs: Vec<u64> = run.measured().iter().map(|it| it.backlog).collect();
         let growth = backlog::growth_per_second(&backlogs);
         let rate = run.counts.due as f64 / run.measured_seconds.max(1e-9);
         let broken = if quantiles.count == 0 {
             Some("nothing was measured".to_owned())
         } else if run.counts.failed > 0 {
             Some(format!("{} records failed", run.counts.failed))
-        } else if found_ns > self.most_ns {
-            Some(format!("{self}: {}", duration_text(found_ns)))
+        } else if found_ns.is_none_or(|ns| ns > self.most_ns) {
+            Some(format!("{self}: {found}"))
         } else if kept < KEPT_SHARE_MIN {
             let percent = kept * 100.0;
             Some(format!(
@@ -95,7 +96,7 @@ impl Bound {
         };
         match broken {
             // Lateness of the generator only adds to a latency: what is within the bound is within it.
-            None => (Held::Yes, format!("{self}: {}", duration_text(found_ns))),
+            None => (Held::Yes, format!("{self}: {found}")),
             Some(words) if run.invalid.is_empty() => (Held::No, words),
             Some(_) => (Held::Invalid, run.invalid.join("; ")),
         }
@@ -170,6 +171,9 @@ mod tests {
         let mut slow = run();
         slow.latency.produce.curve = vec![(0.5, 5_000_000), (1.0, 50_000_000)];
         assert_eq!(held(&slow), Held::No);
+        let mut unanswered = run();
+        unanswered.latency.produce.curve = vec![(0.5, 5_000_000), (0.98, 5_000_000)];
+        assert_eq!(held(&unanswered), Held::No);
         let mut incomplete = run();
         incomplete.counts.acked = 9_000;
         assert_eq!(held(&incomplete), Held::No);
@@ -184,6 +188,9 @@ mod tests {
         for (at, second) in growing.seconds.iter_mut().enumerate() {
             second.backlog = 50 * at as u64;
         }
+        assert_eq!(held(&growing), Held::No);
+        // What is waited for after the measured time shrinks, whatever it did before.
+        growing.seconds.push(Second::default());
         assert_eq!(held(&growing), Held::No);
     }
 

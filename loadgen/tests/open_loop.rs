@@ -10,7 +10,11 @@ use loadgen::workload::layers;
 
 const RETAIN_BYTES: usize = 256 << 20;
 
-fn run(workload: &str, settings: &[(&str, &str)], number: u64) -> Outcome {
+fn try_run(
+    workload: &str,
+    settings: &[(&str, &str)],
+    number: u64,
+) -> Result<Outcome, client::Error> {
     let broker = NullBroker::start(([127, 0, 0, 1], 0).into(), RETAIN_BYTES).expect("listens");
     let short = [("duration", "2s"), ("warm-up", "500ms")];
     let flags: Vec<(String, String)> = short
@@ -27,7 +31,11 @@ fn run(workload: &str, settings: &[(&str, &str)], number: u64) -> Outcome {
         run: number,
         broker_pid: None,
     };
-    let outcome = engine::run(plan, &AtomicBool::new(false), &mut |_| {}).expect("it runs");
+    engine::run(plan, &AtomicBool::new(false), &mut |_| {})
+}
+
+fn run(workload: &str, settings: &[(&str, &str)], number: u64) -> Outcome {
+    let outcome = try_run(workload, settings, number).expect("it runs");
     assert_eq!(outcome.errors, []);
     outcome
 }
@@ -57,6 +65,7 @@ fn a_closed_loop_sends_as_acknowledgements_come() {
     let total = total(&outcome);
     assert!(total.produce.len() > 20, "{}", total.produce.len());
     assert_eq!(total.lateness.len(), 0, "a closed loop is never late");
+    assert_eq!(outcome.due, total.produce.len());
 }
 
 #[test]
@@ -66,4 +75,21 @@ fn consumers_catch_up_with_a_backlog() {
     assert_eq!(outcome.due, 1_000);
     assert_eq!(total(&outcome).end_to_end.len(), 1_000);
     assert_eq!(outcome.seconds.last().map(|last| last.backlog), Some(0));
+}
+
+#[test]
+fn a_run_whose_clients_cannot_start_fails_and_says_which() {
+    let producers = ("producer-config", "max.block.ms=0");
+    let consumers = ("consumer-config", "default.api.timeout.ms=0");
+    let cases = [
+        (producers, "0", "; producer "),
+        (producers, "1MiB", "; producer "),
+        (consumers, "0", "; a consumer: "),
+        (consumers, "1MiB", "; a consumer: "),
+    ];
+    for (impatient, backlog, who) in cases {
+        let settings = [impatient, ("backlog", backlog)];
+        let said = try_run("steady", &settings, 4).expect_err(who).to_string();
+        assert!(said.contains(&format!("could not start{who}")), "{said}");
+    }
 }

@@ -35,7 +35,12 @@ pub fn sections(trials: &[Trial]) -> Vec<Section> {
 fn middle(mut runs: Vec<&RunResult>, load: Load) -> Option<RunResult> {
     let by = |run: &RunResult| match load {
         Load::Closed => run.counts.acked_per_second,
-        Load::Open(_) => run.latency.produce.p99 as f64,
+        // What is not known is longer than all that is.
+        Load::Open(_) => run
+            .latency
+            .produce
+            .p99
+            .map_or(f64::INFINITY, |ns| ns as f64),
     };
     runs.sort_by(|one, other| by(one).total_cmp(&by(other)));
     runs.get(runs.len() / 2).map(|run| (*run).clone())

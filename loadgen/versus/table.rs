@@ -96,9 +96,10 @@ fn time(ns: f64) -> String {
 }
 
 /// The times of a closed loop follow from its rate, and are left out.
-fn quantile(run: &RunResult, quantile: f64, ns: u64) -> Option<f64> {
+fn quantile(run: &RunResult, quantile: f64, ns: Option<u64>) -> Option<f64> {
     let beyond = run.latency.produce.count as f64 * (1.0 - quantile);
-    (!run.closed_loop && beyond >= RECORDS_BEYOND_MIN).then_some(ns as f64)
+    let is_told = !run.closed_loop && beyond >= RECORDS_BEYOND_MIN;
+    ns.filter(|_| is_told).map(|ns| ns as f64)
 }
 
 /// The rows, in the order in which they were measured first.
@@ -152,12 +153,15 @@ fn pairs<'a>(trials: &[&'a Trial]) -> Vec<(&'a RunResult, &'a RunResult)> {
         .collect()
 }
 
+/// Of all pairs or of none: where a contender left too much unanswered for a value, the other pairs would
+/// tell of its better runs.
 fn cell(pairs: &[(&RunResult, &RunResult)], of: fn(&RunResult) -> Option<f64>) -> Option<Cell> {
-    let values: Vec<(f64, f64)> = pairs
+    let values: Option<Vec<(f64, f64)>> = pairs
         .iter()
-        .filter_map(|(corelog, kafka)| of(corelog).zip(of(kafka)))
-        .filter(|(_, kafka)| *kafka > 0.0)
+        .map(|(corelog, kafka)| of(corelog).zip(of(kafka)))
         .collect();
+    let mut values = values?;
+    values.retain(|(_, kafka)| *kafka > 0.0);
     let ratios = || values.iter().map(|(corelog, kafka)| corelog / kafka);
     Some(Cell {
         corelog: median(values.iter().map(|(corelog, _)| *corelog).collect())?,
@@ -215,7 +219,8 @@ fn notes(rows: &[Row]) -> Vec<String> {
     let mut notes = vec![
         format!(
             "Each cell is corelog : Kafka = ratio (smallest-largest ratio of the pairs), medians; {pairs}. Latency \
-             is from when a record was due until its acknowledgement."
+             is from when a record was due until its acknowledgement, of all that were due: where too few were \
+             acknowledged for a quantile, there is none."
         ),
         "open-N sends N % of what the weaker of the two took in the closed loop.".to_owned(),
     ];
@@ -238,7 +243,8 @@ mod tests {
         trial.load = Load::Open(50);
         trial.result.closed_loop = false;
         trial.result.latency.produce.count = count;
-        trial.result.latency.produce.p99 = p99;
+        trial.result.latency.produce.p99 = Some(p99);
+        trial.result.latency.produce.p999 = Some(p99);
         trial
     }
 
@@ -278,6 +284,18 @@ mod tests {
         assert_eq!(few[2], None);
         let closed = of(closed(corelog, 1, 1.0), closed(kafka, 1, 1.0));
         assert_eq!(closed[1], None);
+    }
+
+    #[test]
+    fn a_quantile_that_one_run_left_unanswered_is_not_told_of_the_others() {
+        let of = |contender, repeat| open(contender, repeat, 1_000_000, 1_000);
+        let (corelog, kafka) = (Contender::Corelog, Contender::Kafka);
+        let mut trials = [of(corelog, 1), of(kafka, 1), of(corelog, 2), of(kafka, 2)];
+        assert!(rows(&trials)[0].cells[2].is_some());
+        trials[3].result.latency.produce.p99 = None;
+        let rows = rows(&trials);
+        assert_eq!(rows[0].cells[2], None);
+        assert_eq!(table(&rows).body[0][4], "-");
     }
 
     #[test]

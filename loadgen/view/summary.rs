@@ -2,7 +2,7 @@
 
 use super::{Paint, bytes_text, count_text};
 use crate::compare::Line;
-use crate::measure::quantiles::{PRINTED, Quantiles, duration_text};
+use crate::measure::quantiles::{PRINTED, Quantiles, duration_text, quantile_text};
 use crate::results::RunResult;
 use crate::verify::checker::Report;
 
@@ -42,6 +42,12 @@ pub fn run(run: &RunResult, paint: Paint) -> String {
         broker.durability
     ));
     let counts = &run.counts;
+    lines.push(format!(
+        "{}{} due in the measured time, {} of them acknowledged",
+        label("records"),
+        counts.due,
+        counts.acked
+    ));
     lines.push(format!(
         "{}{} records/s, {}/s acknowledged; {} records/s, {}/s read; {} failed",
         label("throughput"),
@@ -84,7 +90,7 @@ fn latencies(run: &RunResult, paint: Paint) -> Vec<String> {
         ("lateness", &run.latency.lateness),
     ];
     for (name, quantiles) in rows.iter().filter(|(_, quantiles)| quantiles.count > 0) {
-        let figures = quantiles.printed().map(duration_text);
+        let figures = quantiles.printed().map(quantile_text);
         let figures: String = figures
             .iter()
             .map(|text| format!("{text:>COLUMN$}"))
@@ -196,4 +202,23 @@ pub fn verification(report: &Report, paint: Paint) -> String {
     };
     text.push_str(&format!("{verdict}\n"));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_says_how_many_were_due_and_which_quantiles_are_not_known() {
+        let mut result = RunResult::default();
+        (result.counts.due, result.counts.acked) = (2_000, 1_000);
+        result.latency.produce.count = 1_000;
+        result.latency.produce.p50 = Some(3_000_000);
+        let text = run(&result, Paint { is_on: false });
+        let records = "records     2000 due in the measured time, 1000 of them acknowledged\n";
+        assert!(text.contains(records), "{text}");
+        let dashes = format!("{:>COLUMN$}", "-").repeat(5);
+        let produce = format!("produce     {:>COLUMN$}{dashes}\n", "3.00 ms");
+        assert!(text.contains(&produce), "{text}");
+    }
 }

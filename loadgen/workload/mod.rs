@@ -143,6 +143,14 @@ impl Workload {
         self.compression != "none"
     }
 
+    /// How many groups read everything: none without consumers.
+    pub fn reading_groups(&self) -> u64 {
+        match self.consumers {
+            0 => 0,
+            _ => u64::from(self.groups),
+        }
+    }
+
     /// Whether the generator waits for acknowledgements before it sends more.
     pub fn is_closed_loop(&self) -> bool {
         self.rate.is_none()

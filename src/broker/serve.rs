@@ -2,6 +2,7 @@
 //! Knows the rooms, and nothing of what happens in them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -27,7 +28,8 @@ use crate::shard::mail::{Mail, ShardId};
 use crate::shard::metadata::{self, Identity, Metadata};
 use crate::shard::{Limits, MAILBOX_CAPACITY, Parts, Shard};
 use crate::start_error::StartError;
-use crate::storage::{self, RecoveredLog, Storage};
+use crate::storage::place::log_name;
+use crate::storage::{self, Damaged, RecoveredLog, Storage};
 
 /// How often a stopping shard looks whether its connections are drained.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
@@ -134,11 +136,7 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
         recovery: begun.elapsed(),
         recovered_bytes: recovery.bytes,
     };
-    let damaged = recovery
-        .damaged
-        .iter()
-        .filter_map(|damaged| damaged.id)
-        .collect();
+    let damaged = offline(&loaded.image, &recovery.damaged);
     let (shares, senders) = share(&plan, loaded, recovery.logs, &damaged);
     let threads = plan.threads.clone();
     let common = Common {
@@ -164,6 +162,20 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
     let starved: u64 = late.iter().map(|turns| turns.starved()).sum();
     eprintln!("stopped; turns later than 100 ms: {own}, and {starved} for want of a core");
     Ok(())
+}
+
+/// The partitions that must not be served: also those of whose logs only the directory's name tells, since
+/// the file in it that says whose it is is what was damaged.
+fn offline(image: &Image, damaged: &[Damaged]) -> HashSet<PartitionId> {
+    let known = damaged.iter().filter_map(|it| it.id);
+    let unknown = damaged.iter().filter(|it| it.id.is_none());
+    let names: HashSet<_> = unknown.filter_map(|it| it.directory.file_name()).collect();
+    let partitions = image.topics().flat_map(|topic| {
+        let ids = (0..topic.partitions.len()).map(move |index| partition_id(topic.id, index));
+        ids.map(move |id| (id, log_name(&topic.name, id)))
+    });
+    let named = partitions.filter(|(_, name)| names.contains(OsStr::new(name)));
+    known.chain(named.map(|(id, _)| id)).collect()
 }
 
 /// Starts an executor per shard and waits until each can serve.

@@ -4,6 +4,9 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 use std::time::SystemTime;
 
 pub use std::fs;
@@ -11,16 +14,31 @@ pub use std::os::unix::fs::FileExt;
 
 /// Runs all of `works` at the same time, one thread each, and gives what they return, in their order;
 /// an error where one panicked.
-pub fn together<T: Send>(works: Vec<impl FnOnce() -> T + Send>) -> Vec<std::thread::Result<T>> {
-    std::thread::scope(|scope| {
+pub fn together<T: Send>(works: Vec<impl FnOnce() -> T + Send>) -> Vec<thread::Result<T>> {
+    thread::scope(|scope| {
         let threads: Vec<_> = works.into_iter().map(|work| scope.spawn(work)).collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     })
 }
 
-/// Runs `work` on a thread of its own, for which nobody waits.
+/// Work that a thread does for itself.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// None where the system refuses a thread.
+static WORKER: LazyLock<Option<Sender<Work>>> = LazyLock::new(|| {
+    let (worker, works) = channel::<Work>();
+    let thread = thread::Builder::new().name("detached".into());
+    let started = thread.spawn(move || works.into_iter().for_each(|work| work()));
+    started.ok().map(|_| worker)
+});
+
+/// Has `work` done on a thread that does such work only, one after the other. Nobody waits for it; where the
+/// system refuses a thread it is not done.
 pub fn detached(work: impl FnOnce() + Send + 'static) {
-    std::thread::spawn(work);
+    match &*WORKER {
+        Some(worker) => drop(worker.send(Box::new(work))),
+        None => eprintln!("warning: no thread for work in the background; the next start does it"),
+    }
 }
 
 /// Sets when a file was last changed.

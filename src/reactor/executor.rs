@@ -31,7 +31,7 @@ pub struct Settings {
     pub core: Option<usize>,
     /// Submissions that fit into the ring at once.
     pub ring_entries: u32,
-    /// How long to look for work before sleeping. Costs a core; shortens wake-ups from 80 us to 10.
+    /// How long to look for work before sleeping. Costs a core; saves most of the 15 us of a wake-up.
     pub spin_before_park: Option<Duration>,
 }
 

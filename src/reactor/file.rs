@@ -1,7 +1,6 @@
 //! Files: direct writes for logs, resident pages for sockets. Knows nothing of what is in them.
 
 use std::ffi::CString;
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -437,10 +436,11 @@ pub struct PageFile {
 }
 
 impl PageFile {
-    /// Opens for reading.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    /// Opens for reading. Waits for a free descriptor if there is none.
+    pub async fn open(reactor: &Reactor, path: &Path) -> io::Result<Self> {
+        let fd = open(reactor.ring(), path, libc::O_RDONLY | libc::O_CLOEXEC).await?;
         Ok(Self {
-            file: Arc::new(OwnedFd::from(File::open(path)?).into()),
+            file: Arc::new(fd.into()),
         })
     }
 
@@ -504,14 +504,21 @@ impl PageFile {
     /// next. Waits for nothing; a hint, whose failure shows nowhere. Only on an executor's thread.
     pub fn prefetch(&self, position: u64, len: usize) {
         if !self.cached(position, len) {
-            drop(self.advise(&crate::ring::current(), position, len));
+            drop(self.advise(position, len, libc::POSIX_FADV_WILLNEED));
         }
     }
 
-    fn advise(&self, ring: &Rc<Ring>, position: u64, len: usize) -> Operation<Arc<Descriptor>> {
-        ring.submit(self.file.clone(), |file| {
+    /// Has the kernel drop bytes from the page cache, so that the next read asks the disk. A hint, whose
+    /// failure shows nowhere. Only on an executor's thread.
+    pub async fn forget(&self, position: u64, len: usize) {
+        let advised = self.advise(position, len, libc::POSIX_FADV_DONTNEED);
+        drop(advised.await.into_result());
+    }
+
+    fn advise(&self, position: u64, len: usize, advice: i32) -> Operation<Arc<Descriptor>> {
+        crate::ring::current().submit(self.file.clone(), |file| {
             let len = i64::try_from(len).unwrap_or(i64::MAX);
-            opcode::Fadvise::new(types::Fd(file.as_raw_fd()), len, libc::POSIX_FADV_WILLNEED)
+            opcode::Fadvise::new(types::Fd(file.as_raw_fd()), len, advice)
                 .offset(position)
                 .build()
         })
@@ -520,9 +527,19 @@ impl PageFile {
     /// Brings bytes into the page cache without holding up the executor, on whose thread this must
     /// be called: the kernel is told of the whole range, then waited for piece by piece.
     pub async fn read_ahead(&self, position: u64, len: usize) -> io::Result<()> {
+        self.read_through(position, len, |_| ()).await
+    }
+
+    /// The same, showing each piece of the bytes, in order; fewer of them at the file's end.
+    pub async fn read_through(
+        &self,
+        position: u64,
+        len: usize,
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
         let ring = crate::ring::current();
         // Only a hint: its failure shows in the reads.
-        drop(self.advise(&ring, position, len));
+        drop(self.advise(position, len, libc::POSIX_FADV_WILLNEED));
         let end = position + len as u64;
         let mut at = position;
         let mut scratch = AlignedBuf::new(len.clamp(1, READ_AHEAD_STEP));
@@ -533,6 +550,7 @@ impl PageFile {
             if done == 0 {
                 break;
             }
+            each(&back[..done]);
             at += done as u64;
             scratch = back;
         }

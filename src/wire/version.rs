@@ -26,6 +26,8 @@ impl Served {
 
 /// Key of the API that is answered in versions that are not served, too (KIP-511).
 pub const API_VERSIONS: i16 = ApiKey::ApiVersions as i16;
+/// Produce.
+pub const PRODUCE: i16 = ApiKey::Produce as i16;
 
 /// Calls `$then!` with one line per served API: variant, request, response, versions.
 macro_rules! for_each_api {

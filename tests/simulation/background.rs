@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use logic::ids::{Instant, Offset};
 use logic::log::retention::Clock;
 use reactor::world::Misread;
-use simulated::storage::{Budget, Cleaner, Log, StorageError};
+use simulated::storage::{Budget, Cleaner, Log, Read, ReadError, StorageError};
 
 use crate::ghost::{Cleaning, Retaining};
-use crate::reading::check_read;
+use crate::reading::{READ_BYTES, check_read, content};
 use crate::shard::Shard;
 use crate::story::End;
 
 /// How long the wall clock must keep step before it is believed.
 const SETTLE_MS: u64 = 150;
 const FREE_BYTES: u64 = 4_096;
+/// How often each log is read with something misread.
+const MISREADINGS: usize = 4;
 /// Memory for any number of keys, and for no more than one batch has for sure.
 const DEDUPE_BYTES: [usize; 2] = [64 << 10, 264];
 const BYTES_PER_SECOND: [u64; 2] = [u64::MAX, 4 << 20];
@@ -126,10 +129,45 @@ pub async fn clean_misreading(shard: &Shard) {
     let cleaner = cleaner(shard);
     let logs = shard.logs.borrow().clone();
     for log in &logs {
-        let how = [Misread::Flipped, Misread::Elsewhere, Misread::Zeros];
-        let how = how[shard.world.below(3) as usize];
-        clean_log(shard, log, &cleaner, Some(how)).await;
+        clean_log(shard, log, &cleaner, Some(how(shard))).await;
     }
+}
+
+fn how(shard: &Shard) -> Misread {
+    let how = [Misread::Flipped, Misread::Elsewhere, Misread::Zeros];
+    how[shard.world.below(3) as usize]
+}
+
+/// Reads while nothing else does, and a read goes wrong: what is handed out is what is there all the same.
+pub async fn read_misreading(shard: &Shard) {
+    let logs = shard.logs.borrow().clone();
+    for log in logs.iter().filter(|log| shard.serves(log)) {
+        for _ in 0..MISREADINGS {
+            let (start, end) = (log.log_start(), log.log_end());
+            if start == end {
+                break;
+            }
+            let span = (end.0 - start.0).unsigned_abs();
+            let from = Offset(start.0 + shard.world.below(span).cast_signed());
+            shard.world.misread_next(how(shard));
+            let misread = log.read_slow(from, end, READ_BYTES, true).await;
+            shard.world.end_misread();
+            let misread = handed_out(misread).await;
+            let right = handed_out(log.read_slow(from, end, READ_BYTES, true).await).await;
+            let both = misread.len().min(right.len());
+            assert!(
+                misread[..both] == right[..both] && misread.is_empty() == right.is_empty(),
+                "{:?}: what is read from {from:?} on",
+                log.id()
+            );
+        }
+    }
+}
+
+async fn handed_out(read: Result<Read, ReadError>) -> Bytes {
+    let read = read.expect("one misread is no damage");
+    let content = content(read).await.expect("nothing fails");
+    content.unwrap_or_default()
 }
 
 /// Cleans a log if it is due, and reads all of it afterwards.

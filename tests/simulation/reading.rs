@@ -13,7 +13,8 @@ use simulated::storage::{Log, Read, ReadError, StorageError};
 
 use crate::ghost::{Cleaning, Ghost};
 
-const READ_BYTES: usize = 20_000;
+/// What is read at once.
+pub const READ_BYTES: usize = 20_000;
 
 /// Reads from `from` to the end and compares.
 pub async fn check_read(
@@ -81,24 +82,30 @@ async fn read_once(log: &Log, offset: Offset, end: Offset) -> Result<Chunk, Stor
         read => read,
     };
     match read {
-        Ok(Read::Memory(parts)) => Ok(Chunk::Bytes(parts.concat().into())),
-        Ok(Read::File {
+        Ok(read) => Ok(content(read).await?.map_or(Chunk::Nothing, Chunk::Bytes)),
+        Err(ReadError::OffsetOutOfRange) if offset < log.log_start() => Ok(Chunk::BelowStart),
+        Err(ReadError::OffsetOutOfRange) => panic!("{offset:?} is in range"),
+        Err(ReadError::Storage(error)) => Err(error),
+    }
+}
+
+/// The bytes that a read has found, as they are sent.
+pub async fn content(read: Read) -> Result<Option<Bytes>, StorageError> {
+    match read {
+        Read::Memory(parts) => Ok(Some(parts.concat().into())),
+        Read::File {
             file,
             position,
             len,
-            ..
-        }) => {
+        } => {
             let read = file.read_at(&Reactor, position, len).await;
             let path = Path::new("a segment");
             let bytes = read.map_err(|error| StorageError::io("read", path, error))?;
             assert_eq!(bytes.len(), len, "a segment is as long as it must be");
-            Ok(Chunk::Bytes(bytes))
+            Ok(Some(bytes))
         }
-        Ok(Read::Empty) => Ok(Chunk::Nothing),
-        Ok(Read::Lookup) => panic!("a look-up that asks for a look-up"),
-        Err(ReadError::OffsetOutOfRange) if offset < log.log_start() => Ok(Chunk::BelowStart),
-        Err(ReadError::OffsetOutOfRange) => panic!("{offset:?} is in range"),
-        Err(ReadError::Storage(error)) => Err(error),
+        Read::Empty => Ok(None),
+        Read::Lookup => panic!("a look-up that asks for a look-up"),
     }
 }
 

@@ -67,6 +67,7 @@ pub fn settings() -> Settings {
         wal_bytes_max: 256 << 10,
         commit_bytes_max: 8 << 10,
         bypass_bytes_min: 4 << 10,
+        backlog_bytes_max: 1 << 20,
         tail_cache_bytes: 2 << 20,
         disk_reserve_bytes: 1 << 20,
     }
@@ -119,6 +120,7 @@ pub async fn live_once(
     }
     if life.end == End::Misread {
         background::clean_misreading(&shard).await;
+        background::read_misreading(&shard).await;
     }
     shard.stop().await;
     match shard.storage.failed() {

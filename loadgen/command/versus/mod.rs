@@ -181,7 +181,7 @@ impl Comparison {
 
 fn progress(trial: &Trial) -> String {
     let (counts, produce) = (&trial.result.counts, trial.result.latency.produce.printed());
-    let time = |at: usize| crate::measure::quantiles::duration_text(produce[at]);
+    let time = |at: usize| crate::measure::quantiles::quantile_text(produce[at]);
     let times = match trial.load {
         Load::Closed => String::new(),
         Load::Open(_) => format!(", p50 {}, p99 {}, p99.9 {}", time(0), time(2), time(3)),

@@ -10,7 +10,7 @@ use wire::messages::consumer_group_describe_response::{
 use wire::response::Response;
 use wire::{ErrorCode, KafkaString};
 
-use super::groups::{ask, text};
+use super::groups::{ask, once_each, text};
 use super::topics::uuid;
 use super::{Context, Handled};
 
@@ -22,7 +22,7 @@ const CONSUMER: i8 = 1;
 /// Answers one request.
 pub async fn handle(context: &Context, request: ConsumerGroupDescribeRequestData) -> Handled {
     let mut groups = Vec::with_capacity(request.group_ids.len());
-    for id in request.group_ids {
+    for id in once_each(request.group_ids) {
         let asked = Request::DescribeConsumers(id.as_str().to_owned());
         let Reply::DescribeConsumers(reply) = ask(context, asked).await else {
             unreachable!("a question about a group is answered by its description");

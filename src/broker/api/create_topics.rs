@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use logic::cluster::change::{self, NewTopic};
 use logic::cluster::config::describe_topic;
-use logic::cluster::{Image, Topic};
+use logic::cluster::{Image, Record, Topic};
 use logic::ids::TopicId;
 use wire::messages::CreateTopicsRequestData;
 use wire::messages::create_topics_request::CreatableTopic;
@@ -39,6 +39,10 @@ pub async fn handle(context: &Context, request: CreateTopicsRequestData) -> Hand
     let mut outcomes = topics::change(context, Change::CreateTopics(wanted, mode))
         .await
         .into_iter();
+    let mut imagined = match mode {
+        Mode::Commit => Image::default(),
+        Mode::Validate => context.shard.metadata.image().clone(),
+    };
     let results = request.topics.iter().map(|topic| {
         let result = CreatableTopicResult::default()
             .with_name(topic.name.clone())
@@ -61,7 +65,7 @@ pub async fn handle(context: &Context, request: CreateTopicsRequestData) -> Hand
         }
         match mode {
             Mode::Commit => describe_made(context, result),
-            Mode::Validate => describe_imagined(context, topic, result),
+            Mode::Validate => describe_imagined(context, &mut imagined, topic, result),
         }
     });
     let response = CreateTopicsResponseData::default().with_topics(results.collect());
@@ -95,23 +99,25 @@ fn describe_made(context: &Context, result: CreatableTopicResult) -> CreatableTo
     }
 }
 
-/// What a topic that is only validated would be: it is made in a copy of the image.
+/// What a topic that is only validated would be: it is made in a copy of the image, for a moment.
 fn describe_imagined(
     context: &Context,
+    image: &mut Image,
     topic: &CreatableTopic,
     result: CreatableTopicResult,
 ) -> CreatableTopicResult {
     let metadata = &context.shard.metadata;
-    let mut image = metadata.image().clone();
     let limits = &metadata.identity.limits;
-    let made = change::create_topic(&image, limits, &new_topic(topic), TopicId::ZERO);
+    let made = change::create_topic(image, limits, &new_topic(topic), TopicId::ZERO);
     made.iter()
         .flatten()
         .for_each(|record| image.replay(record));
-    match image.topic(TopicId::ZERO) {
-        Some(topic) => describe(context, &image, topic, result),
-        None => result,
-    }
+    let Some(topic) = image.topic(TopicId::ZERO) else {
+        return result;
+    };
+    let described = describe(context, image, topic, result);
+    image.replay(&Record::TopicDeleted { id: TopicId::ZERO });
+    described
 }
 
 fn describe(

@@ -1,6 +1,7 @@
 //! DeleteRecords (API 21): moves a partition's log start up. Knows nothing of segments.
 
-use logic::ids::{Offset, PartitionId};
+use logic::cluster::config::Resolved;
+use logic::ids::{Offset, PartitionId, TopicId};
 use wire::messages::DeleteRecordsRequestData;
 use wire::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsResponseData, DeleteRecordsTopicResult,
@@ -16,7 +17,8 @@ pub async fn handle(context: &Context, request: DeleteRecordsRequestData) -> Han
     let mut results = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let id = topics::resolve(&context.shard, &topic.name, &KafkaUuid::ZERO)
-            .and_then(|id| topics::refuse_internal(&context.shard, id));
+            .and_then(|id| topics::refuse_internal(&context.shard, id))
+            .and_then(|id| refuse_compacted(context, id));
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for asked in topic.partitions {
             let before = Offset(asked.offset);
@@ -50,6 +52,18 @@ pub async fn handle(context: &Context, request: DeleteRecordsRequestData) -> Han
     }
     let response = DeleteRecordsResponseData::default().with_topics(results);
     context.reply(&Response::DeleteRecords(response))
+}
+
+/// A topic that is compacted only keeps the newest record of each key, wherever it is.
+fn refuse_compacted(context: &Context, id: TopicId) -> Result<TopicId, ErrorCode> {
+    let metadata = &context.shard.metadata;
+    let (identity, image) = (&metadata.identity, metadata.image());
+    let config = Resolved::new(&image, &identity.statics, identity.node, image.topic(id));
+    if config.has_policy("delete") {
+        Ok(id)
+    } else {
+        Err(ErrorCode::PolicyViolation)
+    }
 }
 
 async fn delete(context: &Context, id: PartitionId, before: Offset) -> Result<Offset, ErrorCode> {

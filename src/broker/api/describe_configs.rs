@@ -1,6 +1,8 @@
 //! DescribeConfigs (API 32): every config with value, source, synonyms, type and meaning, so that tools
 //! that read, modify and write lose nothing. Knows nothing of what a config does.
 
+use std::collections::BTreeSet;
+
 use logic::cluster::config::{
     Described, describe_broker, describe_broker_defaults, describe_topic,
 };
@@ -29,7 +31,12 @@ pub fn handle(context: &Context, request: &DescribeConfigsRequestData) -> Handle
         synonyms: request.include_synonyms,
         documentation: request.include_documentation,
     };
-    let results = request.resources.iter().map(|resource| {
+    // As in Kafka, where they are a map: what is named twice is described once.
+    let mut seen = BTreeSet::new();
+    let resources = request.resources.iter();
+    let resources =
+        resources.filter(|it| seen.insert((it.resource_type, it.resource_name.as_str())));
+    let results = resources.map(|resource| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
@@ -37,7 +44,9 @@ pub fn handle(context: &Context, request: &DescribeConfigsRequestData) -> Handle
             Ok(described) => {
                 let keys = resource.configuration_keys.as_ref();
                 let named = |config: &Described| {
-                    keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == config.name))
+                    keys.is_none_or(|keys| {
+                        keys.is_empty() || keys.iter().any(|key| key.as_str() == config.name)
+                    })
                 };
                 let configs = described
                     .into_iter()

@@ -8,7 +8,7 @@ use wire::messages::describe_groups_response::{
 use wire::response::Response;
 use wire::{ErrorCode, KafkaString};
 
-use super::groups::{ask, text};
+use super::groups::{ask, once_each, text};
 use super::{Context, Handled};
 
 /// The authorised operations when nobody asked for them.
@@ -21,7 +21,7 @@ const DEAD: &str = "Dead";
 /// Answers one request.
 pub async fn handle(context: &Context, request: DescribeGroupsRequestData) -> Handled {
     let mut groups = Vec::with_capacity(request.groups.len());
-    for id in request.groups {
+    for id in once_each(request.groups) {
         let asked = Request::Describe(id.as_str().to_owned());
         let Reply::Describe(reply) = ask(context, asked).await else {
             unreachable!("a question about a group is answered by its description");

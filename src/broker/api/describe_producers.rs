@@ -1,5 +1,7 @@
 //! DescribeProducers (API 61, KIP-664): who has written to a partition. Knows nothing of windows.
 
+use std::collections::HashSet;
+
 use logic::ids::PartitionId;
 use wire::messages::DescribeProducersRequestData;
 use wire::messages::describe_producers_response::{
@@ -14,10 +16,15 @@ use crate::shard::mail::{Answer, Ask, ProducerRow};
 /// Answers one request.
 pub async fn handle(context: &Context, request: DescribeProducersRequestData) -> Handled {
     let mut results = Vec::with_capacity(request.topics.len());
+    let mut seen = HashSet::new();
     for topic in request.topics {
         let id = topics::resolve(&context.shard, &topic.name, &KafkaUuid::ZERO);
         let mut partitions = Vec::with_capacity(topic.partition_indexes.len());
         for index in topic.partition_indexes {
+            // What is named twice is answered once: the answer may be large.
+            if !seen.insert((topic.name.as_str().to_owned(), index)) {
+                continue;
+            }
             let rows = match id {
                 Ok(topic) => rows(context, PartitionId { topic, index }).await,
                 Err(error) => Err(error),

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use logic::ids::{Instant, LeaderEpoch, Offset, PartitionId};
 use logic::partition::fetch_session::{
@@ -50,6 +49,10 @@ pub async fn handle(context: &Context, request: FetchRequestData) -> Handled {
         Ok(fetch) => fetch,
         Err(error) => return refuse(context, session_error(error)),
     };
+    if fetch.wanted.is_empty() {
+        // As a client does that closes its session.
+        return reply(context, fetch, Vec::new(), Vec::new());
+    }
     let items: Vec<Item> = fetch
         .wanted
         .iter()
@@ -84,18 +87,13 @@ async fn read_until(
             ..limits
         };
         let results = read(context, items, limits).await;
-        // A fetch of nothing at all still waits, or its client would spin.
-        let enough =
-            !items.is_empty() && satisfied(&results, bytes_min.min(limits.bytes_max.max(1)));
+        let enough = satisfied(&results, bytes_min.min(limits.bytes_max.max(1)));
         if enough || bytes_min == 0 || now() >= deadline || context.shard.stopping() {
             return results;
         }
-        if items.is_empty() {
-            let left = Duration::from_nanos(deadline.0.saturating_sub(now().0));
-            reactor::timer::sleep(left).await;
-        } else {
-            wait(context, items, &results, deadline).await;
-        }
+        wait(context, items, &results, deadline).await;
+        // Whatever woke it: others have their turn between two reads.
+        reactor::yield_now().await;
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the group APIs share: questions to a group's coordinator, and topics by name or id. Knows
 //! nothing of any one API.
 
+use std::collections::HashSet;
+
 use logic::group::request::{Identity, Reply, Request};
 use wire::{ErrorCode, KafkaString, KafkaUuid};
 
@@ -58,4 +60,11 @@ pub fn topic_name(
 /// Text as it stands on the wire.
 pub fn text(text: String) -> KafkaString {
     KafkaString::from(text)
+}
+
+/// Group ids without those that were named before: an answer may be large, and its question small.
+pub fn once_each(mut ids: Vec<KafkaString>) -> Vec<KafkaString> {
+    let mut seen = HashSet::new();
+    ids.retain(|id| seen.insert(id.as_str().to_owned()));
+    ids
 }

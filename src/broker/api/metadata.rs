@@ -1,6 +1,8 @@
 //! Metadata (API 3): topics, their partitions and the broker's address; topics that do not exist are
 //! created when both sides allow it. Knows nothing of how topics are created.
 
+use std::collections::HashSet;
+
 use logic::cluster::Topic;
 use logic::cluster::change::{self, Code, NewTopic};
 use wire::messages::MetadataRequestData;
@@ -31,7 +33,8 @@ pub async fn handle(context: &Context, request: MetadataRequestData) -> Handled 
     };
     let topics = match asked {
         None => context.shard.metadata.image().topics().map(found).collect(),
-        Some(asked) => {
+        Some(mut asked) => {
+            once_each(&mut asked);
             let may_create =
                 version < FIRST_VERSION_WITH_CREATION || request.allow_auto_topic_creation;
             if may_create && context.shard.metadata.identity.auto_create {
@@ -57,6 +60,13 @@ pub async fn handle(context: &Context, request: MetadataRequestData) -> Handled 
         .with_topics(topics)
         .with_cluster_authorized_operations(NOT_ASKED);
     context.reply(&Response::Metadata(response))
+}
+
+/// As in Kafka, where they are a set: what is named twice is described once.
+fn once_each(asked: &mut Vec<MetadataRequestTopic>) {
+    let mut seen = HashSet::new();
+    let name = |topic: &MetadataRequestTopic| topic.name.as_ref().map(|it| it.as_str().to_owned());
+    asked.retain(|topic| seen.insert((topic.topic_id, name(topic))));
 }
 
 /// Creates the topics named that do not exist; whatever goes wrong shows when they are looked up.

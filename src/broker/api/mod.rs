@@ -132,6 +132,12 @@ impl Context {
     }
 }
 
+/// Whether a request may be taken in while others of its connection are in the broker still: a produce behind
+/// other produces. All else sees what those before it have done, as in Kafka.
+pub fn is_pipelined(frame: &[u8]) -> bool {
+    header::peek(frame).is_some_and(|peek| peek.api_key == version::PRODUCE)
+}
+
 /// Takes a frame in. Returns once everything whose order matters is enqueued.
 pub async fn start(shard: &Rc<Shard>, client: &Rc<Client>, mut frame: Bytes) -> Started {
     let Some(peek) = header::peek(&frame) else {
@@ -172,7 +178,7 @@ pub async fn start(shard: &Rc<Shard>, client: &Rc<Client>, mut frame: Bytes) -> 
         header,
     };
     match request {
-        Request::Produce(request) => produce::start(context, request),
+        Request::Produce(request) => produce::start(context, request).await,
         request => Started::Pending(Box::pin(dispatch(context, request))),
     }
 }

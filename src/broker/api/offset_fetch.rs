@@ -1,6 +1,8 @@
 //! OffsetFetch (API 9): what groups have committed, of one group or of many (KIP-709). Knows nothing of
 //! where it is kept. `require_stable` asks for nothing while there are no transactions.
 
+use std::collections::HashSet;
+
 use logic::group::request::{FetchOffsets, FetchedTopic, Reply, Request, TopicPartitions};
 use wire::group_records::OffsetValue;
 use wire::messages::OffsetFetchRequestData;
@@ -31,7 +33,12 @@ pub async fn handle(context: &Context, request: OffsetFetchRequestData) -> Handl
         return one(context, request).await;
     }
     let mut groups = Vec::with_capacity(request.groups.len());
+    let mut seen = HashSet::new();
     for group in request.groups {
+        // What is named twice is answered once: the answer may be large.
+        if !seen.insert(group.group_id.as_str().to_owned()) {
+            continue;
+        }
         groups.push(fetch(context, group).await);
     }
     let response = OffsetFetchResponseData::default().with_groups(groups);

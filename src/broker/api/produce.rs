@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use logic::ids::PartitionId;
+use logic::log::header::BatchHeader;
 use logic::partition::leader::{Acks, Batch, Outcome, Refused as LeaderRefused};
 use logic::partition::producers::{BatchSummary, Refusal};
 use wire::batch::{self, CheckedBatch};
@@ -22,6 +23,11 @@ use crate::shard::mail::{Answer, Ask, ProduceItem, Refused, ShardId};
 /// From this version on batches may be compressed with Zstandard (KIP-110).
 const FIRST_VERSION_WITH_ZSTD: i16 = 7;
 
+/// Bytes of records that are checked in one turn, about.
+const TURN_BYTES: usize = 256 << 10;
+/// The bits of a batch's attributes that name its codec.
+const CODEC_MASK: i16 = 0b111;
+
 /// Where one answer of a shard goes in the response: topic and partition by their order in it.
 type Place = (usize, usize);
 
@@ -29,7 +35,7 @@ type Place = (usize, usize);
 type ForShard = (Vec<ProduceItem>, Vec<Place>);
 
 /// Checks and enqueues; the reply is in the future.
-pub fn start(context: Context, request: ProduceRequestData) -> Started {
+pub async fn start(context: Context, request: ProduceRequestData) -> Started {
     let acks = match request.acks {
         0 => Acks::None,
         1 => Acks::Leader,
@@ -60,6 +66,7 @@ pub fn start(context: Context, request: ProduceRequestData) -> Started {
         for (within, partition) in topic.partition_data.into_iter().enumerate() {
             let mut response = unanswered(partition.index);
             let place = (at, within);
+            let heavy = partition.records.as_ref().is_some_and(is_heavy);
             let admitted = id.map_err(Unfit::from).and_then(|topic| {
                 let id = PartitionId {
                     topic,
@@ -69,6 +76,10 @@ pub fn start(context: Context, request: ProduceRequestData) -> Started {
                 let owner = context.shard.metadata.owner(id).ok_or(unknown)?;
                 Ok((owner, item(id, partition.records, limits)?))
             });
+            if heavy {
+                // Nothing is enqueued before all are checked, so the order stays.
+                reactor::yield_now().await;
+            }
             match admitted {
                 Ok((owner, item)) => {
                     let (items, places) = by_shard.entry(owner).or_default();
@@ -93,6 +104,13 @@ pub fn start(context: Context, request: ProduceRequestData) -> Started {
         })
         .collect();
     Started::Pending(Box::pin(finish(context, acks, responses, calls)))
+}
+
+/// Whether checking a batch takes so long that others should have their turn after it: it is large, or is
+/// unfolded for it.
+fn is_heavy(records: &Bytes) -> bool {
+    let folded = |header: BatchHeader| header.attributes & CODEC_MASK != 0;
+    records.len() > TURN_BYTES || BatchHeader::read(records).is_ok_and(folded)
 }
 
 /// Waits for the leaders and answers.

@@ -71,6 +71,7 @@ pub fn error_code(refused: Refused) -> ErrorCode {
         Refused::FencedEpoch => ErrorCode::FencedLeaderEpoch,
         Refused::UnknownEpoch => ErrorCode::UnknownLeaderEpoch,
         Refused::Storage => ErrorCode::KafkaStorageError,
+        Refused::Damaged => ErrorCode::CorruptMessage,
         Refused::Stopping => ErrorCode::NotLeaderOrFollower,
     }
 }

@@ -120,6 +120,8 @@ pub struct WalSettings {
     pub commit_bytes_max: usize,
     /// Queued bytes of one partition from which on they may go straight to its segment.
     pub bypass_bytes_min: usize,
+    /// Bytes waiting for the disk from which on produce requests wait.
+    pub backlog_bytes_max: usize,
 }
 
 /// `[storage]`.

@@ -48,6 +48,7 @@ pub const RULES: &[(&str, &str, Rule)] = &[
     ("wal", "bytes_max", Rule::Number(2 * MIB, 1024 * GIB)),
     ("wal", "commit_bytes_max", Rule::Number(4096, 64 * MIB)),
     ("wal", "bypass_bytes_min", Rule::Number(4096, 1024 * GIB)),
+    ("wal", "backlog_bytes_max", Rule::Number(MIB, 1024 * GIB)),
     ("storage", "tail_cache_bytes", Rule::Number(MIB, 1024 * GIB)),
     (
         "storage",

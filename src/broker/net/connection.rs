@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use reactor::socket::Socket;
 
 use crate::api::{self, Client, Handled, Pending, Started};
-use crate::shard::budget::Reserved;
+use crate::shard::budget::{Budget, Reserved};
 use crate::shard::gate::Admitted;
 use crate::shard::mail::{Chunk, Placed};
 use crate::shard::{Limits, Shard};
@@ -24,6 +24,8 @@ const IN_FLIGHT_MAX: usize = 64;
 /// Frames up to this size share a receive buffer; a larger one is received into a buffer of its own,
 /// without a copy.
 const SHARED_FRAME_BYTES_MAX: usize = 16 * 1024;
+/// The largest request that carries no records: decoded it takes many times its size.
+const OTHER_FRAME_BYTES_MAX: usize = 8 << 20;
 /// Bytes of records in replies of one connection; the next request is not read before some are sent.
 const REPLY_BYTES_MAX: usize = 8 << 20;
 /// Chunks that one send gathers at most.
@@ -44,6 +46,12 @@ pub struct Connection {
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
     closing: Cell<bool>,
+    /// Requests in the broker.
+    open: Cell<usize>,
+    /// One of them is in the broker alone.
+    alone: Cell<bool>,
+    /// Replies are being sent that are in no slot any more.
+    sending: Cell<bool>,
     /// Its place among the connections that may be; free for another with its end.
     _admitted: Admitted,
     /// No whole frame has come yet.
@@ -87,6 +95,9 @@ impl Connection {
             reader: RefCell::default(),
             writer: RefCell::default(),
             closing: Cell::new(false),
+            open: Cell::new(0),
+            alone: Cell::new(false),
+            sending: Cell::new(false),
             _admitted: placed.admitted,
             expects_first: Cell::new(true),
             deadline: Cell::new(u64::MAX),
@@ -129,7 +140,7 @@ impl Connection {
 
     /// No reply is owed.
     pub fn drained(&self) -> bool {
-        self.replies.borrow().is_empty()
+        self.replies.borrow().is_empty() && !self.sending.get()
     }
 
     fn note(&self, error: &io::Error) {
@@ -177,10 +188,12 @@ impl Connection {
     async fn read_requests(self: &Rc<Self>) -> io::Result<()> {
         let mut received = BytesMut::new();
         while let Some((frame, reserved)) = self.read_frame(&mut received).await? {
-            self.room().await;
+            let pipelined = api::is_pipelined(&frame);
+            self.room(pipelined).await;
             if self.closing.get() {
                 break;
             }
+            self.alone.set(!pipelined);
             let slot = self.open_slot();
             match api::start(&self.shard, &self.client, frame).await {
                 Started::Done(handled) => self.fill(slot, handled, reserved),
@@ -245,12 +258,21 @@ impl Connection {
                 }
             }
             // Only now: what is announced and never comes holds nothing that others wait for.
-            let reserved = self.shard.budget_small.reserve(length).await;
+            let reserved = self.reserve(&self.shard.budget_small, length).await;
             let frame = received.split_to(length).freeze();
             self.expect_next();
             return Ok(Some((frame, reserved)));
         }
-        let reserved = self.shard.budget.reserve(length).await;
+        while received.len() < SHARED_FRAME_BYTES_MAX {
+            if self.socket.recv(received).await? == 0 {
+                return Err(torn());
+            }
+        }
+        if length > OTHER_FRAME_BYTES_MAX && !api::is_pipelined(received) {
+            let problem = format!("a request of {length} bytes that is no produce");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        let reserved = self.reserve(&self.shard.budget, length).await;
         let mut frame = BytesMut::with_capacity(length);
         let have = received.len().min(length);
         frame.extend_from_slice(&received.split_to(have));
@@ -259,10 +281,24 @@ impl Connection {
         Ok(Some((frame.freeze(), reserved)))
     }
 
-    /// Waits until one more request may be in the broker.
-    async fn room(&self) {
+    /// Waits for memory. That the client is not read meanwhile is not its doing: its time stands still.
+    async fn reserve(&self, budget: &Rc<Budget>, bytes: usize) -> Reserved {
+        let left = self
+            .deadline
+            .replace(u64::MAX)
+            .saturating_sub(reactor::timer::monotonic_nanos());
+        let reserved = budget.reserve(bytes).await;
+        let now = reactor::timer::monotonic_nanos();
+        self.deadline.set(now.saturating_add(left));
+        reserved
+    }
+
+    /// Waits until one more request may be in the broker: `pipelined`, beside others of its kind, or alone.
+    async fn room(&self, pipelined: bool) {
         poll_fn(|context| {
-            let room = self.replies.borrow().len() < IN_FLIGHT_MAX
+            let beside = self.open.get() == 0 || (pipelined && !self.alone.get());
+            let room = beside
+                && self.replies.borrow().len() < IN_FLIGHT_MAX
                 && self.reply_bytes.get() < REPLY_BYTES_MAX;
             if self.closing.get() || room {
                 return Poll::Ready(());
@@ -274,6 +310,7 @@ impl Connection {
     }
 
     fn open_slot(&self) -> u64 {
+        self.open.set(self.open.get() + 1);
         let mut replies = self.replies.borrow_mut();
         replies.push_back(Slot::Open);
         self.front.get() + replies.len() as u64 - 1
@@ -288,6 +325,8 @@ impl Connection {
         };
         // The request is no longer needed, its reply is now what holds memory.
         drop(reserved);
+        self.open.set(self.open.get() - 1);
+        wake(&self.reader);
         self.reply_bytes.set(self.reply_bytes.get() + held);
         let reserved = self.shard.budget_replies.take(held);
         let mut replies = self.replies.borrow_mut();
@@ -299,6 +338,7 @@ impl Connection {
 
     async fn write_replies(&self) -> io::Result<()> {
         while let Some(outgoing) = self.ready_replies().await {
+            self.sending.set(true);
             let mut gathered: Vec<Bytes> = Vec::with_capacity(outgoing.chunks.len());
             for chunk in outgoing.chunks {
                 match chunk {
@@ -314,6 +354,7 @@ impl Connection {
                 }
             }
             self.send(&mut gathered).await?;
+            self.sending.set(false);
             let sent: usize = outgoing.reserved.iter().map(Reserved::bytes).sum();
             self.reply_bytes.set(self.reply_bytes.get() - sent);
             wake(&self.reader);

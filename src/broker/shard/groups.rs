@@ -15,6 +15,7 @@ use logic::group::{
     AppendError, BatchId, Coordinator, Effect, Event, Now, OFFSETS_TOPIC, Request, Settings, Token,
 };
 use logic::ids::{Instant, PartitionId, Timestamp, TopicId};
+use logic::log::retention::Clock;
 use logic::partition::leader::{Acks, Outcome, Refused as LeaderRefused};
 use wire::group_records::GroupRecord;
 
@@ -66,6 +67,9 @@ pub struct Groups {
     /// The internal topic whose partitions are loaded.
     topic: Cell<Option<TopicId>>,
     armed: Cell<Option<Instant>>,
+    /// Whether offsets may expire by the wall clock.
+    clock: RefCell<Clock>,
+    settle_ms: u64,
 }
 
 /// What becomes of an append.
@@ -86,6 +90,8 @@ impl Groups {
             appends: RefCell::default(),
             topic: Cell::new(None),
             armed: Cell::new(None),
+            clock: RefCell::new(Clock::new(now(), reactor::timer::wall_clock_ms())),
+            settle_ms: limits.settings.retention_check_interval_ms,
         }
     }
 
@@ -305,9 +311,32 @@ fn arm(shard: &Rc<Shard>) {
         reactor::timer::sleep(Duration::from_nanos(wait)).await;
         if shard.groups.armed.get() == Some(at) {
             shard.groups.armed.set(None);
+            look_at_clock(&shard.groups);
             step(&shard, Event::Wake);
         }
     });
+}
+
+fn look_at_clock(groups: &Groups) {
+    let wall_ms = reactor::timer::wall_clock_ms();
+    let mut clock = groups.clock.borrow_mut();
+    let believed = clock.look(now(), wall_ms, groups.settle_ms).is_some();
+    groups.coordinator.borrow_mut().believe_clock(believed);
+}
+
+/// Forgets what a loaded partition's groups have committed for topics that were deleted before: the broker
+/// may have ended between a deletion and what follows of it.
+fn forget_deleted(shard: &Rc<Shard>, partition: i32) {
+    let committed = shard
+        .groups
+        .coordinator
+        .borrow()
+        .topics_committed(partition);
+    for topic in committed {
+        if shard.metadata.topic_id(&topic).is_none() {
+            step(shard, Event::TopicDeleted(topic));
+        }
+    }
 }
 
 /// Which partition holds a group, if the internal topic is there.

@@ -149,6 +149,8 @@ pub enum Refused {
     UnknownEpoch,
     /// KAFKA_STORAGE_ERROR.
     Storage,
+    /// CORRUPT_MESSAGE: what is on the disk is not what was written.
+    Damaged,
     /// REQUEST_TIMED_OUT or a broker that is stopping.
     Stopping,
 }

@@ -9,6 +9,7 @@ pub mod cleaning;
 pub mod controller;
 pub mod gate;
 pub mod groups;
+mod held;
 pub mod hosted;
 pub mod metadata;
 pub mod producer_ids;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use logic::ids::{Instant, Offset, PartitionId, Timestamp};
 use logic::partition::fetch_session::{self, Limits as SessionLimits, Sessions};
+use logic::partition::leader::Acks;
 use reactor::Reactor;
 use reactor::mailbox::{Bound, Full, Sender};
 
@@ -30,8 +32,9 @@ use budget::Budget;
 use calls::{Call, Calls, Watch};
 use controller::Controller;
 use groups::{GroupLimits, Groups};
+use held::Held;
 use hosted::{Hosted, Owed, now};
-use mail::{Answer, Ask, Mail, Placed, Refused, ShardId};
+use mail::{Answer, Ask, Mail, Placed, ProduceItem, Refused, ShardId};
 use metadata::Metadata;
 use producer_ids::ProducerIds;
 
@@ -95,6 +98,7 @@ pub struct Shard {
     /// The fetch sessions of the connections served here (KIP-227).
     pub fetch_sessions: RefCell<Sessions>,
     storage: Storage,
+    held: Held,
     calls: Rc<Calls>,
     outboxes: Vec<Outbox>,
     controller: Option<Controller>,
@@ -154,6 +158,7 @@ impl Shard {
             producer_ids: ProducerIds::default(),
             fetch_sessions: RefCell::new(Sessions::new(sessions)),
             storage: parts.storage,
+            held: Held::default(),
             calls: Rc::default(),
             outboxes: parts.senders.into_iter().map(outbox).collect(),
             controller: parts.controller,
@@ -300,22 +305,10 @@ impl Shard {
         let mut owed = Vec::new();
         let asker = (from, id);
         match ask {
-            // The logs are about to close: the client asks again elsewhere, or here when it is back.
-            Ask::Produce(_, items) if self.stopping() => {
-                let refused = items.iter().map(|_| Err(Refused::Stopping)).collect();
-                owed.push(answer_to(asker, Answer::Produced(refused)));
+            Ask::Produce(acks, items) if held::must_wait(self, &items) => {
+                held::hold(self, asker, acks, items);
             }
-            // The groups' own records have room in the reserve.
-            Ask::Produce(_, items)
-                if self.storage.is_short_of_space() && !self.groups.are_ours(&items) =>
-            {
-                let refused = items.iter().map(|_| Err(Refused::Storage)).collect();
-                owed.push(answer_to(asker, Answer::Produced(refused)));
-            }
-            Ask::Produce(acks, items) => {
-                let wall = Timestamp(reactor::timer::wall_clock_ms());
-                self.hosted.produce(asker, acks, wall, items, &mut owed);
-            }
+            Ask::Produce(acks, items) => self.append(asker, acks, items),
             Ask::Watch(watches, deadline) => {
                 let deadline = Instant(deadline);
                 self.hosted.watch(asker, &watches, deadline, &mut owed);
@@ -330,6 +323,30 @@ impl Shard {
             Ask::Group(partition, request) => groups::ask(self, asker, partition, request),
             Ask::ListGroups => owed.push(answer_to(asker, groups::list(self))),
             other => self.handle_slowly(asker, other),
+        }
+        self.deliver(owed);
+    }
+
+    fn append(self: &Rc<Self>, asker: (ShardId, u64), acks: Acks, items: Vec<ProduceItem>) {
+        let why = if self.stopping() {
+            // The logs are about to close: the client asks again elsewhere, or here when it is back.
+            Some(Refused::Stopping)
+        } else if self.storage.is_short_of_space() && !self.groups.are_ours(&items) {
+            // The groups' own records have room in the reserve.
+            Some(Refused::Storage)
+        } else {
+            None
+        };
+        let mut owed = Vec::new();
+        match why {
+            Some(why) => {
+                let refused = items.iter().map(|_| Err(why)).collect();
+                owed.push(answer_to(asker, Answer::Produced(refused)));
+            }
+            None => {
+                let wall = Timestamp(reactor::timer::wall_clock_ms());
+                self.hosted.produce(asker, acks, wall, items, &mut owed);
+            }
         }
         self.deliver(owed);
     }

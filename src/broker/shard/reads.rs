@@ -11,11 +11,7 @@ use super::mail::{
     Chunk, FoundOffset, OffsetItem, OffsetQuery, OffsetResult, ProducerRow, ReadItem, ReadLimits,
     ReadResult, Refused,
 };
-use crate::storage::{Read, ReadError};
-
-/// What is fetched from a segment's file has so many times its bytes read ahead, at most.
-const PREFETCH_RATIO: usize = 2;
-const PREFETCH_BYTES_MAX: usize = 4 << 20;
+use crate::storage::{Read, ReadError, StorageError};
 
 /// Reads what is in memory, or in a file's resident pages; `None` when some of it needs the disk.
 pub fn read_now(
@@ -141,21 +137,11 @@ fn read_one(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Option<ReadRes
     let chunks = match read {
         Ok(Read::Empty) => Vec::new(),
         Ok(Read::Memory(views)) => views.into_iter().map(Chunk::Memory).collect(),
-        Ok(Read::File {
-            file,
-            position,
-            len,
-            ..
-        }) if file.resident(position, len) => {
-            vec![Chunk::File {
-                file,
-                position,
-                len,
-            }]
-        }
         Ok(Read::File { .. } | Read::Lookup) => return None,
         Err(ReadError::OffsetOutOfRange) => return Some(out_of_range(marks)),
-        Err(ReadError::Storage(_)) => return Some(ReadResult::refused(Refused::Storage)),
+        Err(ReadError::Storage(error)) => {
+            return Some(ReadResult::refused(refused("a read failed", &error)));
+        }
     };
     room.take(&chunks);
     Some(marks.with(chunks))
@@ -191,33 +177,32 @@ async fn read_from_disk(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Re
             file,
             position,
             len,
-            ahead,
-        }) => {
-            // Who catches up asks for what follows next: it is on its way while this is sent.
-            let next = (len * PREFETCH_RATIO).min(PREFETCH_BYTES_MAX);
-            let next = usize::try_from(ahead).map_or(next, |ahead| next.min(ahead));
-            file.prefetch(position + len as u64, next);
-            if !file.resident(position, len)
-                && let Err(error) = file.read_ahead(position, len).await
-            {
-                eprintln!("error: a segment cannot be read: {error}");
-                return ReadResult::refused(Refused::Storage);
-            }
-            vec![Chunk::File {
-                file,
-                position,
-                len,
-            }]
-        }
+        }) => vec![Chunk::File {
+            file,
+            position,
+            len,
+        }],
         Ok(Read::Lookup) => unreachable!("a slow read looks up"),
         Err(ReadError::OffsetOutOfRange) => return out_of_range(marks),
         Err(ReadError::Storage(error)) => {
-            eprintln!("error: a segment cannot be read: {error}");
-            return ReadResult::refused(Refused::Storage);
+            let why = refused("a segment cannot be read", &error);
+            return ReadResult::refused(why);
         }
     };
     room.take(&chunks);
     marks.with(chunks)
+}
+
+/// What a client is told when a log fails it. Said here too, unless the log is only being deleted.
+fn refused(what: &str, error: &StorageError) -> Refused {
+    if matches!(error, StorageError::Closed) {
+        return Refused::UnknownPartition;
+    }
+    eprintln!("error: {what}: {error}");
+    match error {
+        StorageError::Damaged { .. } => Refused::Damaged,
+        _ => Refused::Storage,
+    }
 }
 
 /// Answers ListOffsets' questions, each in turn.
@@ -252,10 +237,7 @@ async fn offset(hosted: &Hosted, item: &OffsetItem) -> OffsetResult {
             offset,
             epoch,
         })),
-        Err(error) => {
-            eprintln!("error: a time look-up failed: {error}");
-            Err(Refused::Storage)
-        }
+        Err(error) => Err(refused("a time look-up failed", &error)),
     }
 }
 
@@ -301,18 +283,14 @@ async fn delete_before(
     if before <= marks.log_start {
         return Ok(marks.log_start);
     }
-    if let Err(error) = partition.log.clone().set_log_start(before).await {
-        eprintln!("error: a log start could not be made durable: {error}");
-        return Err(Refused::Storage);
+    let moved = partition.log.set_log_start(before).await;
+    // It may have moved before something failed.
+    let event = Event::LogStart(partition.log.log_start());
+    hosted.step(&partition, now(), event, None, &mut Vec::new());
+    match moved {
+        Ok(()) => Ok(before),
+        Err(error) => Err(refused("a log start could not be moved", &error)),
     }
-    hosted.step(
-        &partition,
-        now(),
-        Event::LogStart(before),
-        None,
-        &mut Vec::new(),
-    );
-    Ok(before)
 }
 
 /// The size of every log here, in bytes.

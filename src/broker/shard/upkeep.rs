@@ -1,5 +1,5 @@
-//! What a shard does for its logs when nobody asks: lets old segments go. Knows neither which
-//! segments are old nor how a file goes.
+//! What a shard does for its logs when nobody asks: lets old segments and idle producers go. Knows neither
+//! which segments are old nor how a file goes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,6 +16,9 @@ use super::hosted::{Partition, now};
 const FIRST_LOOK: Duration = Duration::from_secs(30);
 /// How long a disk that is short of space is left alone after a look at everything.
 const SHORT_PAUSE: Duration = Duration::from_secs(5);
+
+/// `producer.id.expiration.ms`, with Kafka's default.
+const PRODUCER_EXPIRATION_MS: u64 = 86_400_000;
 
 /// The upkeep of one shard.
 struct Upkeep {
@@ -78,6 +81,9 @@ impl Upkeep {
             if shard.stopping() {
                 break;
             }
+            let expire = Event::ExpireProducers(PRODUCER_EXPIRATION_MS);
+            let hosted = &shard.hosted;
+            hosted.step(&partition, now(), expire, None, &mut Vec::new());
             self.retain(id, &partition, wall_ms).await;
             reactor::yield_now().await;
         }
@@ -87,13 +93,14 @@ impl Upkeep {
     async fn retain(&self, id: PartitionId, partition: &Partition, wall_ms: Option<i64>) {
         let high_watermark = partition.leader.borrow().high_watermark();
         let retained = partition.log.retain(wall_ms, high_watermark).await;
+        // Some may have gone before something failed.
+        let hosted = &self.shard.hosted;
+        let event = Event::LogStart(partition.log.log_start());
+        hosted.step(partition, now(), event, None, &mut Vec::new());
         let name = || self.shard.metadata.topic_name(id.topic).unwrap_or_default();
         match retained {
             Ok(None) => {}
             Ok(Some(gone)) => {
-                let event = Event::LogStart(gone.log_start);
-                let hosted = &self.shard.hosted;
-                hosted.step(partition, now(), event, None, &mut Vec::new());
                 eprintln!(
                     "retention: {}-{}: {} segments of {} bytes deleted, starts at {}",
                     name(),

@@ -12,13 +12,14 @@ use logic::ids::{LeaderEpoch, Offset, PartitionId, Timestamp};
 use logic::log::header::{BatchHeader, CHECKSUM_START, HEADER_BYTES};
 use logic::log::segment::Segment;
 use reactor::blocking;
-use reactor::file::{self, DirectFile, PageFile};
+use reactor::file::{self, DirectFile};
 
 use super::checkpoint::{Checkpoint, RawHeader};
 use super::commit::Queued;
 use super::frame::{FrameHead, Kind};
 use super::place::{self, Metadata};
 use super::recover::OldWal;
+use super::serve::Page;
 use super::state::{Shared, concat};
 use super::tail::Tail;
 use super::{LogConfig, StorageError, behind};
@@ -131,9 +132,12 @@ pub(super) struct LogState {
     pub gate: Cell<u64>,
     /// Index entries of the active segment that are in its file.
     pub index_saved: Cell<usize>,
-    pub pages: RefCell<BTreeMap<Offset, PageFile>>,
+    pub pages: RefCell<BTreeMap<Offset, Rc<Page>>>,
+    /// Segments whose index files are not believed, since something seemed damaged where one had led, and how
+    /// often that was.
+    pub distrusted: RefCell<BTreeMap<Offset, u32>>,
     /// The segment that is being swapped in, whose file has not its own name yet.
-    pub swapping: RefCell<Option<(Offset, PageFile)>>,
+    pub swapping: RefCell<Option<(Offset, Rc<Page>)>>,
     /// How often positions in segments, or segments, have changed under readers.
     pub generation: Cell<u64>,
     /// Below it an earlier cleaning has left no key twice.
@@ -203,14 +207,6 @@ impl Log {
         log.epochs().end_offset(epoch, log.log_end())
     }
 
-    /// Bytes that wait for the disk; see [`super::Storage::backlog`].
-    pub fn backlog(&self) -> usize {
-        super::Storage {
-            shared: self.shared.clone(),
-        }
-        .backlog()
-    }
-
     /// Appends a batch at the log's end. It is readable at once and on its way to the disk; see
     /// [`super::Storage::progressed`]. Order is kept. `now_ms` is the wall clock.
     pub fn append(&self, now_ms: i64, batch: &AppendBatch<'_>) -> Result<(), StorageError> {
@@ -277,7 +273,12 @@ impl Log {
         shared.logs.borrow_mut().remove(&self.id());
         shared.committed.notify();
         let freed = std::mem::take(&mut *state.tail.borrow_mut()).capacity();
-        shared.tail_dropped(freed);
+        shared.tail_ended(state, freed);
+        // An open file would keep its blocks.
+        state.pages.borrow_mut().clear();
+        let mut unsealed = state.unsealed.borrow_mut();
+        unsealed.iter_mut().for_each(|segment| segment.file = None);
+        drop(unsealed);
         state.settled();
         // Unlinking gigabytes takes a while: not on the reactor. What fails is removed at start-up.
         blocking::detached(move || drop(blocking::fs::remove_dir_all(gone)));
@@ -334,6 +335,7 @@ impl LogState {
             gate: Cell::new(0),
             index_saved: Cell::new(0),
             pages: RefCell::default(),
+            distrusted: RefCell::default(),
             swapping: RefCell::default(),
             generation: Cell::new(0),
             clean_below: Cell::default(),

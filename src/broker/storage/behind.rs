@@ -74,7 +74,7 @@ async fn work(shared: Rc<Shared>) {
         if !lock(&shared, &log).await {
             continue;
         }
-        let result = write_blocks(&shared, &log).await;
+        let result = write_blocks(&shared, &log, None).await;
         unlock(&shared, &log);
         if let Err(error) = result {
             shared.fail(&error);
@@ -110,13 +110,18 @@ pub(super) async fn idle(shared: &Shared, log: &LogState) {
     shared.behind.signal.until(|| !log.busy.get()).await;
 }
 
-/// Writes all whole blocks and seals what is to be sealed; then flushes the active segment.
+/// Writes all whole blocks that there are now and seals what is to be sealed; then flushes the active
+/// segment. Does not run after what is appended meanwhile.
 pub(super) async fn flush(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
     if !lock(shared, log).await {
         return shared.check();
     }
+    let upto = {
+        let log = log.log.borrow();
+        (log.active().base, block_floor(log.active().size))
+    };
     let result = async {
-        write_blocks(shared, log).await?;
+        write_blocks(shared, log, Some(upto)).await?;
         flush_active(log).await
     };
     let result = result.await;
@@ -185,9 +190,25 @@ fn next_step(log: &LogState) -> Option<Step> {
     oldest.sealed.then_some(Step::Seal { base, size })
 }
 
-async fn write_blocks(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
+/// Whether what was there up to a position of a segment is written, and sealed if it is sealed now.
+fn has_reached(log: &LogState, (base, position): (Offset, u32)) -> bool {
+    let unsealed = log.unsealed.borrow();
+    unsealed.front().is_none_or(|oldest| {
+        oldest.base > base || (oldest.base == base && !oldest.sealed && oldest.written >= position)
+    })
+}
+
+/// Writes whole blocks and seals, up to a position of a segment, or all there is.
+async fn write_blocks(
+    shared: &Shared,
+    log: &LogState,
+    upto: Option<(Offset, u32)>,
+) -> Result<(), StorageError> {
     shared.durable(log.gate.get()).await?;
     while let Some(step) = next_step(log) {
+        if upto.is_some_and(|upto| has_reached(log, upto)) {
+            break;
+        }
         match step {
             Step::Write {
                 base,
@@ -388,7 +409,7 @@ pub(super) async fn finish(shared: &Shared, log: &LogState) -> Result<(), Storag
 }
 
 async fn finish_locked(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
-    write_blocks(shared, log).await?;
+    write_blocks(shared, log, None).await?;
     let (base, size) = {
         let log = log.log.borrow();
         (log.active().base, log.active().size)

@@ -39,10 +39,14 @@ pub(super) fn choose(
         return Vec::new();
     }
     let mut chosen: Vec<Bypass> = Vec::new();
+    let mut looked_at: Vec<&Rc<LogState>> = Vec::new();
     for frame in frames.iter().filter(|frame| frame.flush) {
         let Some(log) = &frame.log else { continue };
-        let known = chosen.iter().any(|it| Rc::ptr_eq(&it.log, log));
-        if known || !may_bypass(shared, log) {
+        if looked_at.iter().any(|known| Rc::ptr_eq(known, log)) {
+            continue;
+        }
+        looked_at.push(log);
+        if !may_bypass(shared, log) {
             continue;
         }
         let from = block_floor(log.log.borrow().active().size);

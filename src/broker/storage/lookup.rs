@@ -13,10 +13,13 @@ use wire::records::Records;
 use super::StorageError;
 use super::append::Log;
 use super::read::Window;
+use super::serve;
 use super::state::concat;
 
 /// Sealed segments of one log whose indexes stay in memory.
 const LOADED_INDEXES_MAX: usize = 4;
+/// How often a segment is walked at most because something in it seems damaged.
+const INDEX_WALKS_MAX: u32 = 3;
 /// What is read of an index file at once.
 const INDEX_READ_BYTES: usize = 1 << 20;
 
@@ -183,18 +186,24 @@ impl Log {
         if segment.indexed_from == 0 {
             return Ok(());
         }
-        let mut built = match self.index_files(&segment).await {
-            Some(built) => built,
-            None => Segment::new(base, 0),
+        let believed = !self.state.distrusted.borrow().contains_key(&base);
+        let built = match believed {
+            true => self.index_files(&segment).await,
+            false => None,
         };
+        let mut built = built.unwrap_or_else(|| Segment::new(base, 0));
         let config = *self.state.log.borrow().config();
         let until = segment.indexed_from;
         let generation = self.state.generation.get();
         let from = built.size;
+        let mut order = serve::order(&self.state, base);
         self.find(base, from, |header| {
             let done = built.size >= until;
-            if !done {
+            if !done && serve::follow(&self.state, &mut order, header).is_ok() {
                 built.push(0, header, &config);
+            } else if !done {
+                // A damaged header: what lies beyond it is found all the same.
+                built.size = built.size.saturating_add(header.len);
             }
             done
         })
@@ -211,8 +220,30 @@ impl Log {
         Ok(())
     }
 
+    /// Forgets the indexes: what led to damage may be an index alone, from a file or from what was
+    /// misread. It is made again by walking the segment, a few times at most.
+    pub(super) fn distrust_indexes(&self) {
+        let mut log = self.state.log.borrow_mut();
+        let mut distrusted = self.state.distrusted.borrow_mut();
+        distrusted.retain(|base, _| log.segment(*base).is_some());
+        let loaded = log
+            .segments()
+            .filter(|at| at.size > 0 && at.indexed_from == 0);
+        let bases: Vec<Offset> = loaded.map(|segment| segment.base).collect();
+        for base in bases {
+            let times = distrusted.entry(base).or_insert(0);
+            if *times < INDEX_WALKS_MAX
+                && let Some(segment) = log.segment_mut(base)
+            {
+                *times += 1;
+                segment.forget_index();
+            }
+        }
+    }
+
     async fn index_file(&self, base: Offset, ending: &str) -> Option<Bytes> {
-        let file = PageFile::open(&self.state.segment_path(base, ending)).ok()?;
+        let path = self.state.segment_path(base, ending);
+        let file = PageFile::open(&self.shared.reactor, &path).await.ok()?;
         let mut parts = Vec::new();
         let mut at = 0;
         loop {

@@ -26,6 +26,7 @@ mod removal;
 mod reserve;
 mod retain;
 mod scan;
+mod serve;
 mod signal;
 mod state;
 mod tail;
@@ -62,8 +63,10 @@ pub struct Settings {
     pub commit_bytes_max: usize,
     /// A partition's queued bytes from which on they may go straight to its segment.
     pub bypass_bytes_min: usize,
+    /// Bytes that wait for the disk above which [`Storage::is_behind`] says so.
+    pub backlog_bytes_max: usize,
     /// Memory for the newest bytes of all partitions. Bytes not yet written to a segment stay even
-    /// beyond it, and then count as backlog.
+    /// beyond it, as long as commits that hold them are not trimmed.
     pub tail_cache_bytes: usize,
     /// Free bytes on the disk below which [`Storage::is_short_of_space`] says so; 0 for never.
     pub disk_reserve_bytes: u64,
@@ -76,6 +79,7 @@ impl Default for Settings {
             wal_bytes_max: 256 << 20,
             commit_bytes_max: 1 << 20,
             bypass_bytes_min: 256 << 10,
+            backlog_bytes_max: 128 << 20,
             tail_cache_bytes: 128 << 20,
             disk_reserve_bytes: 1 << 30,
         }

@@ -1,8 +1,6 @@
 //! Reads: whole batches from the tail in memory, or a range of a segment file for somebody else to
 //! send. Knows nothing of who reads or how it is sent.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, HEADER_BYTES, NoHeader};
@@ -11,13 +9,11 @@ use logic::log::segment::Segment;
 use reactor::file::PageFile;
 
 use super::StorageError;
-use super::append::{Log, LogState};
+use super::append::Log;
 use super::state::concat;
 
 /// What is read of a segment file at once while looking for a batch.
 pub(super) const WINDOW_BYTES: u32 = 64 << 10;
-/// Open segment files kept per log.
-const PAGES_MAX: usize = 8;
 
 /// What a read found.
 #[derive(Debug)]
@@ -26,7 +22,7 @@ pub enum Read {
     Empty,
     /// Whole batches, in memory.
     Memory(Vec<Bytes>),
-    /// Whole batches in a file.
+    /// Whole batches in a file, found sound and brought into the page cache.
     File {
         /// The segment.
         file: PageFile,
@@ -34,8 +30,6 @@ pub enum Read {
         position: u64,
         /// How many bytes.
         len: usize,
-        /// How many bytes of the log follow them in that file.
-        ahead: u64,
     },
     /// The place must be looked up in files: ask [`Log::read_slow`].
     Lookup,
@@ -77,38 +71,43 @@ impl Log {
         at_least_one: bool,
     ) -> Result<Read, ReadError> {
         let max_bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
-        self.read_now(&Want {
+        if self.state.deleted.get() {
+            return Err(StorageError::Closed.into());
+        }
+        let read = self.read_now(&Want {
             offset,
             max_offset,
             max_bytes,
             at_least_one,
-        })
+        });
+        read.ok_or(ReadError::OffsetOutOfRange)
     }
 
-    fn read_now(&self, want: &Want) -> Result<Read, ReadError> {
+    /// `None` when the offset is out of range.
+    fn read_now(&self, want: &Want) -> Option<Read> {
         let log = self.state.log.borrow();
         if want.offset < log.log_start() || want.offset > log.log_end() {
-            return Err(ReadError::OffsetOutOfRange);
+            return None;
         }
         if want.offset >= want.max_offset {
-            return Ok(Read::Empty);
+            return Some(Read::Empty);
         }
         let Some(located) = log.locate(indexed(want.offset)) else {
-            return Ok(Read::Empty);
+            return Some(Read::Empty);
         };
         let Some(segment) = log.segment(located.segment) else {
-            return Ok(Read::Empty);
+            return Some(Read::Empty);
         };
         if located.unindexed {
             // In memory, perhaps; but to find it there would mean to walk the segment from its start.
-            return Ok(Read::Lookup);
+            return Some(Read::Lookup);
         }
         let tail = self.state.tail.borrow();
         if tail
             .start_of(segment.base)
             .is_none_or(|start| start > located.position)
         {
-            return Ok(Read::Lookup);
+            return Some(Read::Lookup);
         }
         let mut start = located.position;
         let mut first = tail.header(segment.base, start);
@@ -118,7 +117,7 @@ impl Log {
         }
         let header_at = |at| Some(tail.header(segment.base, at));
         let end = end_of(segment, start, &first, want, segment.size, header_at);
-        Ok(match end {
+        Some(match end {
             end if end == start => Read::Empty,
             end => Read::Memory(tail.slices(segment.base, start, end)),
         })
@@ -139,50 +138,132 @@ impl Log {
             max_bytes,
             at_least_one,
         };
-        self.undisturbed(async || self.look_up(&want).await).await
+        let read = self.undisturbed(async || self.look_up(&want).await);
+        read.await?.ok_or(ReadError::OffsetOutOfRange)
     }
 
     /// Does it again as long as retention or cleaning has moved batches meanwhile: positions found
-    /// before are not theirs any more.
-    pub(super) async fn undisturbed<T>(&self, read: impl AsyncFn() -> T) -> T {
+    /// before are not theirs any more. And once more when something seems damaged: the disk may have
+    /// misread it, or an index from a file have led astray.
+    pub(super) async fn undisturbed<T>(
+        &self,
+        read: impl AsyncFn() -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let mut doubted = false;
         loop {
             let before = self.state.generation.get();
             let done = read().await;
-            if self.state.generation.get() == before {
-                return done;
+            if self.state.deleted.get() {
+                return Err(StorageError::Closed);
+            }
+            if self.state.generation.get() != before {
+                continue;
+            }
+            match done {
+                Err(StorageError::Damaged { .. }) if !doubted => {
+                    doubted = true;
+                    self.distrust_indexes();
+                }
+                done => return done,
             }
         }
     }
 
-    async fn look_up(&self, want: &Want) -> Result<Read, ReadError> {
+    /// `None` when the offset is out of range.
+    async fn look_up(&self, want: &Want) -> Result<Option<Read>, StorageError> {
         let offset = want.offset;
-        let read = self.read_now(want)?;
-        if !matches!(read, Read::Lookup) {
+        let read = self.read_now(want);
+        if !matches!(read, Some(Read::Lookup)) {
             return Ok(read);
         }
         let Some(located) = self.state.log.borrow().locate(indexed(offset)) else {
-            return Ok(Read::Empty);
+            return Ok(Some(Read::Empty));
         };
         if located.unindexed {
             self.load_index(located.segment).await?;
-            let read = self.read_now(want)?;
-            if !matches!(read, Read::Lookup) {
+            let read = self.read_now(want);
+            if !matches!(read, Some(Read::Lookup)) {
                 return Ok(read);
             }
         }
         let located = self.state.log.borrow().locate(indexed(offset));
         let mut place = located.map(|located| (located.segment, located.position));
         while let Some((segment, position)) = place {
-            let found = self.find(segment, position, |at| at.last_offset() >= offset);
-            if let Some((start, first, window)) = found.await? {
-                return self.range(segment, start, &first, &window, want).await;
+            if let Some((start, first, window)) =
+                self.find_offset(segment, position, offset).await?
+            {
+                let read = self.range(segment, start, &first, &window, want);
+                return read.await.map(Some);
             }
             // Cleaning has left nothing there up to the segment's end.
             let log = self.state.log.borrow();
             let next = log.segments().find(|next| next.base > segment);
             place = next.map(|next| (next.base, 0));
         }
-        Ok(Read::Empty)
+        Ok(Some(Read::Empty))
+    }
+
+    /// The first batch from a place on that ends at or beyond `offset`. The place is an index entry's, or
+    /// the segment's start.
+    async fn find_offset(
+        &self,
+        base: Offset,
+        from: u32,
+        offset: Offset,
+    ) -> Result<Option<(u32, BatchHeader, Window)>, StorageError> {
+        let entry = {
+            let log = self.state.log.borrow();
+            log.segment(base).and_then(|at| at.offsets.at(from))
+        };
+        let mut promised = entry.map(|entry| Offset(base.0 + i64::from(entry.relative)));
+        let mut astray = false;
+        let found = self.find(base, from, |header| {
+            astray |= promised
+                .take()
+                .is_some_and(|last| last != header.last_offset());
+            astray || header.last_offset() >= offset
+        });
+        let found = found.await?;
+        if astray {
+            return Err(StorageError::Damaged {
+                path: self.state.segment_path(base, "index"),
+                what: format!("another batch lies at position {from}"),
+            });
+        }
+        let to = match &found {
+            Some((_, first, _)) if first.base_offset <= offset => from,
+            Some((start, ..)) => *start,
+            None => self.size_of(base),
+        };
+        // Cleaning has left a gap, or the header was misread of the batch that holds it.
+        self.see_gap(base, from, to, offset).await?;
+        Ok(found)
+    }
+
+    fn size_of(&self, base: Offset) -> u32 {
+        let log = self.state.log.borrow();
+        log.segment(base).map_or(0, |segment| segment.size)
+    }
+
+    /// Sees that no batch in a range of a segment reaches `offset`.
+    async fn see_gap(
+        &self,
+        base: Offset,
+        from: u32,
+        to: u32,
+        offset: Offset,
+    ) -> Result<(), StorageError> {
+        if from >= to {
+            return Ok(());
+        }
+        let end = self.check_range(base, from..to).await?;
+        if end <= offset {
+            return Ok(());
+        }
+        Err(StorageError::Damaged {
+            path: self.state.segment_path(base, "log"),
+            what: format!("it was misread between positions {from} and {to}"),
+        })
     }
 
     async fn range(
@@ -192,11 +273,12 @@ impl Log {
         first: &BatchHeader,
         window: &Window,
         want: &Want,
-    ) -> Result<Read, ReadError> {
+    ) -> Result<Read, StorageError> {
         let (end, in_memory) = {
             let log = self.state.log.borrow();
             let Some(segment) = log.segment(base) else {
-                return Err(ReadError::OffsetOutOfRange);
+                // Retention was faster: this is done again.
+                return Ok(Read::Empty);
             };
             let in_memory = self
                 .state
@@ -219,16 +301,17 @@ impl Log {
         }
         if end > in_memory {
             // In memory, or the one batch of which the beginning is not: read that together.
-            return Ok(Read::Memory(vec![
-                self.fetch(base, start, end - start).await?,
-            ]));
+            let bytes = self.fetch(base, start, end - start).await?;
+            if start < in_memory {
+                self.check(base, start, &bytes).await?;
+            }
+            return Ok(Read::Memory(vec![bytes]));
         }
-        let file = self.page_file(base)?;
+        let file = self.serve(base, start..end, in_memory - end).await?;
         Ok(Read::File {
             file,
             position: u64::from(start),
             len: (end - start) as usize,
-            ahead: u64::from(in_memory - end),
         })
     }
 
@@ -245,17 +328,13 @@ impl Log {
             bytes: Bytes::new(),
         };
         loop {
-            let size = self
-                .state
-                .log
-                .borrow()
-                .segment(base)
-                .map_or(0, |segment| segment.size);
-            if at >= size {
+            if at >= self.size_of(base) {
                 return Ok(None);
             }
             let header = match window.header(at) {
                 Err(NoHeader::Short) => {
+                    // What is in memory comes without waiting.
+                    reactor::yield_now().await;
                     window = Window {
                         start: at,
                         bytes: self.fetch(base, at, WINDOW_BYTES).await?,
@@ -264,7 +343,10 @@ impl Log {
                 }
                 header => header,
             };
-            let header = header.map_err(|reason| self.damaged(base, at, reason))?;
+            let header = match header {
+                Ok(header) => header,
+                Err(reason) => return Err(self.damaged(base, at, reason).await),
+            };
             if wanted(&header) {
                 return Ok(Some((at, header, window)));
             }
@@ -272,7 +354,12 @@ impl Log {
         }
     }
 
-    fn damaged(&self, base: Offset, at: u32, reason: NoHeader) -> StorageError {
+    async fn damaged(&self, base: Offset, at: u32, reason: NoHeader) -> StorageError {
+        if let Ok(page) = self.page(base).await {
+            // Whoever tries again is to ask the disk.
+            let window = WINDOW_BYTES as usize;
+            page.file.forget(u64::from(at), window).await;
+        }
         let path = self.state.segment_path(base, "log");
         StorageError::Damaged {
             path,
@@ -306,14 +393,13 @@ impl Log {
         if from_file == 0 {
             return Ok(concat(&in_memory));
         }
-        let file = self.page_file(base)?;
+        let page = self.page(base).await?;
         let mut parts = Vec::with_capacity(in_memory.len() + 1);
         let mut at = u64::from(from);
         let end = at + u64::from(from_file);
         while at < end {
-            let read = file
-                .read_at(&self.shared.reactor, at, (end - at) as usize)
-                .await;
+            let left = (end - at) as usize;
+            let read = page.file.read_at(&self.shared.reactor, at, left).await;
             let path = || self.state.segment_path(base, "log");
             let read = read.map_err(|source| StorageError::io("read", &path(), source))?;
             if read.is_empty() {
@@ -328,38 +414,11 @@ impl Log {
         parts.extend(in_memory);
         Ok(concat(&parts))
     }
-
-    /// The segment's file for reading.
-    fn page_file(&self, base: Offset) -> Result<PageFile, StorageError> {
-        page_file(&self.state, base)
-    }
 }
 
 /// The offset that indexes are asked for.
 fn indexed(offset: Offset) -> Offset {
     Offset(offset.0 + i64::from(crate::bugs::looks_one_off()))
-}
-
-fn page_file(state: &Rc<LogState>, base: Offset) -> Result<PageFile, StorageError> {
-    if let Some((_, file)) = state
-        .swapping
-        .borrow()
-        .as_ref()
-        .filter(|(swapping, _)| *swapping == base)
-    {
-        return Ok(file.clone());
-    }
-    let mut pages = state.pages.borrow_mut();
-    if let Some(file) = pages.get(&base) {
-        return Ok(file.clone());
-    }
-    let path = state.segment_path(base, "log");
-    let file = PageFile::open(&path).map_err(|source| StorageError::io("open", &path, source))?;
-    if pages.len() >= PAGES_MAX {
-        pages.pop_first();
-    }
-    pages.insert(base, file.clone());
-    Ok(file)
 }
 
 /// Bytes of a segment around a batch.

@@ -401,6 +401,8 @@ fn found(commit: &Commit) -> Found {
 #[derive(Default)]
 struct Folded {
     partitions: BTreeMap<PartitionId, Part>,
+    /// Write-ahead logs that have lost a commit of nobody knows whom, and what is said of it.
+    doubts: Vec<(Arc<OldWal>, String)>,
 }
 
 /// One partition's frames since its last checkpoint.
@@ -442,9 +444,12 @@ impl Folded {
             }
         }
         for lost in content.lost {
-            let whose = lost
-                .partitions
-                .unwrap_or_else(|| touched.keys().copied().collect());
+            let what = format!("{} has lost commit {}", directory.display(), lost.sequence);
+            let whose = lost.partitions.unwrap_or_else(|| {
+                // Anybody's: also of those that are known by their files alone.
+                self.doubts.push((old.clone(), what.clone()));
+                self.partitions.keys().copied().collect()
+            });
             for id in whose {
                 // A later checkpoint holds all that an earlier commit did.
                 if touched
@@ -457,8 +462,7 @@ impl Folded {
                 if touched.insert(id, 0).is_none() {
                     part.from.push(old.clone());
                 }
-                let what = format!("{} has lost commit {}", directory.display(), lost.sequence);
-                part.damage = Some(what);
+                part.damage = Some(what.clone());
             }
         }
     }
@@ -500,6 +504,16 @@ fn collect(
             }
         };
         let part = folded.partitions.remove(&metadata.id);
+        let id = Some(metadata.id);
+        if let (None, Some((wal, what))) = (&part, folded.doubts.first()) {
+            wal.users.fetch_add(1, Ordering::AcqRel);
+            recovery.damaged.push(Damaged {
+                id,
+                directory,
+                what: what.clone(),
+            });
+            continue;
+        }
         let from = part
             .as_ref()
             .map(|part| part.from.clone())
@@ -507,7 +521,6 @@ fn collect(
         for wal in &from {
             wal.users.fetch_add(1, Ordering::AcqRel);
         }
-        let id = Some(metadata.id);
         match one(metadata, &directory, part) {
             Ok(log) => recovery.logs.push(log),
             Err(what) => recovery.damaged.push(Damaged {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, CHECKSUM_START, HEADER_BYTES, NoHeader};
-use logic::log::index::relative;
+use logic::log::order::Order;
 use reactor::blocking::FileExt;
 use reactor::blocking::fs::File;
 
@@ -20,7 +20,7 @@ use super::state::block_floor;
 const ZEROS_READ_BYTES: usize = 64 << 10;
 
 /// A log's state from its segments alone. Every byte of the files must be part of a batch whose
-/// checksum is right, up to zeros at the end of the last one.
+/// checksum is right and that follows the one before it, up to zeros at the end of the last one.
 pub(super) fn rebuild(
     directory: &Path,
     files: &[SegmentFile],
@@ -31,20 +31,18 @@ pub(super) fn rebuild(
         log_end: log_start,
         ..Checkpoint::default()
     };
-    for file in files {
+    let mut order = Order::within(log_start, None);
+    for (number, file) in files.iter().enumerate() {
+        let next = files.get(number + 1).map(|next| next.base);
+        order = order.next_segment(file.base, next);
         let mut segment = logic::log::segment::Segment::new(file.base, file.changed_ms);
         let path = segment_path(directory, file.base, "log");
         let wrong = |what: String| format!("{}: {what}", path.display());
         let source = File::open(&path).map_err(|error| wrong(error.to_string()))?;
         let (mut at, mut tail) = (0, Vec::new());
         while let Some((header, batch)) = batch_at(&source, at, file.len).map_err(wrong)? {
-            if header.base_offset < segment.end {
-                return Err(wrong(format!("offsets fall at position {at}")));
-            }
-            // Checksums leave the base offset out.
-            if relative(file.base, header.last_offset()).is_none() {
-                return Err(wrong(format!("offsets leap at position {at}")));
-            }
+            let followed = order.follow(&header);
+            followed.map_err(|why| wrong(format!("{why} at position {at}")))?;
             segment.push(file.changed_ms, &header, &LogConfig::default());
             checkpoint
                 .epochs
@@ -57,8 +55,7 @@ pub(super) fn rebuild(
             let partial = segment.size - block_floor(segment.size);
             tail.drain(..tail.len() - partial as usize);
         }
-        let last = files.last().is_some_and(|last| last.base == file.base);
-        if !last && at < file.len {
+        if next.is_some() && at < file.len {
             return Err(wrong(format!("its end is missing from position {at} on")));
         }
         checkpoint.segment = segment.base;

@@ -262,19 +262,32 @@ impl Storage {
         moved
     }
 
-    /// Bytes that wait for the disk beyond what the settings allow for: queued frames, commits beyond
-    /// `wal_bytes_max`, unwritten tails beyond `tail_cache_bytes`.
+    /// Bytes that wait for the disk: queued frames, and commits beyond `wal_bytes_max`.
     pub fn backlog(&self) -> usize {
         let shared = &self.shared;
         let wal = shared
             .extents
             .live_bytes()
             .saturating_sub(shared.settings.wal_bytes_max);
-        let tails = shared
-            .tail_bytes
-            .get()
-            .saturating_sub(shared.settings.tail_cache_bytes);
-        shared.queued_bytes.get() + wal as usize + tails
+        shared.queued_bytes.get() + wal as usize
+    }
+
+    /// Whether so much waits for the disk that more should not be appended yet.
+    pub fn is_behind(&self) -> bool {
+        self.backlog() > self.shared.settings.backlog_bytes_max && self.shared.check().is_ok()
+    }
+
+    /// Waits until that is over; also when it never will be, because the storage failed or closes.
+    pub async fn until_caught_up(&self) {
+        let caught_up = || {
+            let is_behind = self.is_behind();
+            if is_behind {
+                // Commits see to it otherwise, and there may be none.
+                trim::consider(&self.shared);
+            }
+            !is_behind
+        };
+        self.shared.committed.until(caught_up).await;
     }
 
     /// Whether the disk has less free space than the reserve: then nothing new should be appended.
@@ -407,9 +420,17 @@ impl Shared {
         }
     }
 
-    /// Notes that a log's tail is gone as a whole.
+    /// Notes that so much of a log's tail is gone.
     pub fn tail_dropped(&self, bytes: usize) {
         self.tail_bytes.set(self.tail_bytes.get() - bytes);
+    }
+
+    /// Notes that a log's whole tail is gone for good.
+    pub fn tail_ended(&self, log: &Rc<LogState>, bytes: usize) {
+        self.tail_dropped(bytes);
+        self.tail_order
+            .borrow_mut()
+            .retain(|other| !Rc::ptr_eq(other, log));
     }
 }
 

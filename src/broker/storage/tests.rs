@@ -5,4 +5,5 @@ mod crash;
 mod damage;
 pub(super) mod harness;
 mod retention;
+mod serving;
 mod thin;

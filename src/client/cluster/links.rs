@@ -65,12 +65,31 @@ impl Links {
             Route::Node(node) => (Key::Node(node), node),
             Route::Coordinator(node) => (Key::Coordinator(node), node),
         };
-        let broker = metadata.brokers.get(&node).ok_or_else(|| Error::Connect {
+        match metadata.brokers.get(&node) {
+            Some(broker) => self.open(key, &broker.address, config).await,
+            None => Err(self.without_address(key, node, config).await),
+        }
+    }
+
+    /// A broker without an address is one that does not answer: who asks for it again and again waits
+    /// longer each time.
+    async fn without_address(&self, key: Key, node: i32, config: &ClusterConfig) -> Error {
+        let link = self.link(key);
+        let mut state = link.lock().await;
+        tokio::time::sleep(state.attempts.wait(Instant::now())).await;
+        state
+            .attempts
+            .failed(Instant::now(), config.reconnect_backoff, random());
+        Error::Connect {
             addresses: format!("broker {node}"),
             kind: std::io::ErrorKind::NotFound,
             reason: "the cluster does not name its address".to_owned(),
-        })?;
-        self.open(key, &broker.address, config).await
+        }
+    }
+
+    fn link(&self, key: Key) -> Link {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.entry(key).or_default().clone()
     }
 
     /// An open connection if there is one, else one to a known broker, else one to a bootstrap server.
@@ -112,10 +131,7 @@ impl Links {
         address: &str,
         config: &ClusterConfig,
     ) -> Result<Connection, Error> {
-        let link = {
-            let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-            links.entry(key).or_default().clone()
-        };
+        let link = self.link(key);
         let mut state = link.lock().await;
         if let Some(connection) = &state.connection {
             if connection.is_open() && state.address == address {
@@ -170,5 +186,31 @@ fn nobody_answered(failures: Vec<(&str, Error)>) -> Error {
         addresses: addresses.join(", "),
         kind,
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cluster::Backoff;
+
+    #[tokio::test]
+    async fn a_broker_without_an_address_is_not_asked_for_again_before_the_backoff_is_over() {
+        let links = Links::default();
+        let metadata = Metadata::default();
+        let config = ClusterConfig {
+            reconnect_backoff: Backoff {
+                initial: Duration::from_secs(3_600),
+                max: Duration::from_secs(3_600),
+            },
+            ..ClusterConfig::default()
+        };
+        let first = links.connection(Route::Node(9), &metadata, &config).await;
+        assert!(matches!(first, Err(Error::Connect { .. })));
+        let second = links.connection(Route::Node(9), &metadata, &config);
+        let paused = tokio::time::timeout(Duration::from_millis(50), second).await;
+        assert!(paused.is_err(), "without a pause");
     }
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::assignors::Assignor;
-use super::commits::{Commits, Offsets, make_commits};
+use super::commits::{self, Commits, Offsets, make_commits};
 use super::listener::RebalanceListener;
 use super::metrics::ConsumerMetrics;
 use super::offsets::OffsetAndMetadata;
@@ -30,8 +32,13 @@ const COMMIT_BEFORE_REBALANCE: Duration = Duration::from_secs(30);
 pub struct Consumer {
     pub(super) shared: Arc<Shared>,
     commits: Commits,
-    listener: Option<Box<dyn RebalanceListener>>,
+    /// Locked while it is called: it stays where it is when the caller is dropped.
+    listener: Mutex<Option<Box<dyn RebalanceListener>>>,
+    /// What was assigned and the listener has not been told of, or not to the end.
+    untold: Option<Vec<TopicPartition>>,
     next_auto_commit: Option<Instant>,
+    /// The automatic commit of the last poll that made one.
+    last_auto_commit: Option<commits::Outcome>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -81,8 +88,10 @@ impl Consumer {
         Ok(Self {
             shared,
             commits,
-            listener: None,
+            listener: Mutex::new(None),
+            untold: None,
             next_auto_commit: auto_commit.then(|| Instant::now() + interval),
+            last_auto_commit: None,
             tasks,
         })
     }
@@ -134,7 +143,7 @@ impl Consumer {
 
     /// Tells `listener` of rebalances from now on.
     pub fn set_rebalance_listener(&mut self, listener: impl RebalanceListener + 'static) {
-        self.listener = Some(Box::new(listener));
+        *self.listener.get_mut() = Some(Box::new(listener));
     }
 
     /// Reads these partitions, whatever a group's other members do. Takes the place of those
@@ -174,12 +183,13 @@ impl Consumer {
         let mut committed = Ok(());
         if self.next_auto_commit.is_some() && !lost {
             let offsets = self.shared.state().consumed();
-            committed = self.commit(offsets, Some(COMMIT_BEFORE_REBALANCE)).await;
+            committed = self.commits.make(offsets, COMMIT_BEFORE_REBALANCE).await;
         }
         if is_member && !owned.is_empty() {
             let owned: Vec<TopicPartition> = owned.into_iter().collect();
             self.tell_revoked(&owned, lost).await;
         }
+        self.untold = None;
         self.shared
             .apply_and_wait(|state, now| state.unsubscribe(reason, now))
             .await;
@@ -188,6 +198,9 @@ impl Consumer {
 
     /// Waits up to `timeout` for records. Rebalances, callbacks and automatic commits happen here:
     /// a member has to poll at least every `max.poll.interval.ms`.
+    ///
+    /// Cancel safe: no record is lost with a poll that is dropped, and a callback that it cuts short is
+    /// called again by the next.
     ///
     /// # Errors
     /// What stands in the way of reading; most errors are tried around and not told.
@@ -223,40 +236,43 @@ impl Consumer {
     /// Commits what was returned by earlier polls, when it is time to.
     fn auto_commit(&mut self) {
         let now = Instant::now();
-        if self.next_auto_commit.is_none_or(|at| at > now) {
+        if self.next_auto_commit.is_none_or(|at| at > now) || self.is_auto_committing() {
             return;
         }
         self.next_auto_commit = Some(now + self.shared.config.auto_commit_interval);
+        let within = self.shared.config.default_api_timeout;
         let state = self.shared.state();
         if state.may_commit() {
-            let offsets = state.consumed();
             // What fails is committed with the next.
-            drop(self.commits.push(offsets, None));
+            self.last_auto_commit = Some(self.commits.push(state.consumed(), within));
         }
     }
 
-    /// Does what rebalances wait for.
+    fn is_auto_committing(&mut self) -> bool {
+        let last = self.last_auto_commit.as_mut();
+        last.is_some_and(|last| matches!(last.try_recv(), Err(TryRecvError::Empty)))
+    }
+
+    /// Does what rebalances wait for. Dropped before its end it begins again with the step, or the
+    /// callback, that it was at.
     async fn rebalance(&mut self) {
         loop {
+            self.tell_assigned().await;
             let work = self.shared.state().next_work();
             let Some(work) = work else { return };
             self.give_up(&work).await;
             self.shared.apply(|state, now| state.work_done(&work, now));
-            if let (Step::Assign(_), Some(added)) = (&work.step, &work.added) {
-                let added: Vec<TopicPartition> = added.iter().cloned().collect();
-                if let Some(mut listener) = self.listener.take() {
-                    listener.assigned(self, &added).await;
-                    self.listener = Some(listener);
-                }
+            if let Step::Assign(_) = work.step {
+                self.untold = work.added.map(|added| added.into_iter().collect());
             }
         }
     }
 
-    async fn give_up(&mut self, work: &Work) {
+    async fn give_up(&self, work: &Work) {
         if self.next_auto_commit.is_some() && !work.lost {
             let offsets = self.shared.state().consumed();
             // The records are read again by whoever gets the partition.
-            let _ = self.commit(offsets, Some(COMMIT_BEFORE_REBALANCE)).await;
+            let _ = self.commits.make(offsets, COMMIT_BEFORE_REBALANCE).await;
         }
         let revoked: Vec<TopicPartition> = work.revoked.iter().cloned().collect();
         if !revoked.is_empty() {
@@ -264,13 +280,23 @@ impl Consumer {
         }
     }
 
-    async fn tell_revoked(&mut self, partitions: &[TopicPartition], lost: bool) {
-        if let Some(mut listener) = self.listener.take() {
+    async fn tell_assigned(&mut self) {
+        let Some(added) = &self.untold else { return };
+        let mut listener = self.listener.lock().await;
+        if let Some(listener) = listener.as_mut() {
+            listener.assigned(self, added).await;
+        }
+        drop(listener);
+        self.untold = None;
+    }
+
+    async fn tell_revoked(&self, partitions: &[TopicPartition], lost: bool) {
+        let mut listener = self.listener.lock().await;
+        if let Some(listener) = listener.as_mut() {
             match lost {
                 true => listener.lost(self, partitions).await,
                 false => listener.revoked(self, partitions).await,
             }
-            self.listener = Some(listener);
         }
     }
 
@@ -312,7 +338,7 @@ impl Consumer {
             return Err(invalid("offsets are not negative"));
         }
         self.change(partition, |state| {
-            state.assignment.seek(partition, offset, leader_epoch)
+            state.seek(partition, offset, leader_epoch)
         })
     }
 
@@ -322,9 +348,7 @@ impl Consumer {
     /// When it is not assigned.
     pub fn seek_to_beginning(&self, partition: &TopicPartition) -> Result<(), Error> {
         self.change(partition, |state| {
-            state
-                .assignment
-                .seek_to(partition, AutoOffsetReset::Earliest)
+            state.seek_to(partition, AutoOffsetReset::Earliest)
         })
     }
 
@@ -334,7 +358,7 @@ impl Consumer {
     /// When it is not assigned.
     pub fn seek_to_end(&self, partition: &TopicPartition) -> Result<(), Error> {
         self.change(partition, |state| {
-            state.assignment.seek_to(partition, AutoOffsetReset::Latest)
+            state.seek_to(partition, AutoOffsetReset::Latest)
         })
     }
 
@@ -391,7 +415,7 @@ impl Consumer {
     /// As [`Consumer::commit_sync`].
     pub async fn commit_sync_offsets(&self, offsets: Offsets) -> Result<(), Error> {
         let timeout = self.shared.config.default_api_timeout;
-        self.commit(offsets, Some(timeout)).await
+        self.commits.make(offsets, timeout).await
     }
 
     /// Commits what polls have returned so far. What is returned tells how it went, and need not be
@@ -401,18 +425,15 @@ impl Consumer {
         self.commit_async_offsets(offsets)
     }
 
-    /// As [`Consumer::commit_async`], these offsets.
+    /// As [`Consumer::commit_async`], these offsets. It is not tried again, and fails at once when a
+    /// thousand others wait.
     pub fn commit_async_offsets(
         &self,
         offsets: Offsets,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        let done = self.commits.push(offsets, None);
-        async move { done.await.unwrap_or(Err(Error::Closed)) }
-    }
-
-    async fn commit(&self, offsets: Offsets, retry_for: Option<Duration>) -> Result<(), Error> {
-        let done = self.commits.push(offsets, retry_for);
-        done.await.unwrap_or(Err(Error::Closed))
+        let within = self.shared.config.default_api_timeout;
+        let outcome = self.commits.push(offsets, within);
+        async move { outcome.await.unwrap_or(Err(Error::Closed)) }
     }
 
     /// What has been done so far, and how far behind the ends of the logs it is.
@@ -493,5 +514,92 @@ impl From<(i64, &str)> for OffsetAndMetadata {
 fn invalid(reason: &str) -> Error {
     Error::Invalid {
         reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::sync::{Mutex, PoisonError};
+
+    use super::super::listener::Callback;
+    use super::super::tests::{at, give, member, rebalance};
+    use super::*;
+
+    /// Tells which callbacks were called. Each hangs when it is called for the first time.
+    #[derive(Clone, Default)]
+    struct Hanging(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Hanging {
+        fn called(&self) -> Vec<&'static str> {
+            let called = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            called.clone()
+        }
+
+        fn call(&self, name: &'static str) -> Callback<'static> {
+            let mut called = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let hangs = !called.contains(&name);
+            called.push(name);
+            match hangs {
+                true => Box::pin(pending()),
+                false => Box::pin(ready(())),
+            }
+        }
+    }
+
+    impl RebalanceListener for Hanging {
+        fn revoked<'a>(&'a mut self, _: &'a Consumer, _: &'a [TopicPartition]) -> Callback<'a> {
+            self.call("revoked")
+        }
+
+        fn assigned<'a>(&'a mut self, _: &'a Consumer, _: &'a [TopicPartition]) -> Callback<'a> {
+            self.call("assigned")
+        }
+    }
+
+    /// Polls as far as that goes without waiting.
+    async fn poll_and_drop(consumer: &mut Consumer) {
+        tokio::select! {
+            biased;
+            polled = consumer.poll(Duration::from_secs(3_600)) => panic!("{polled:?}"),
+            () = ready(()) => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_poll_that_is_dropped_in_a_callback_is_gone_on_with_by_the_next() {
+        let mut consumer = member();
+        let listener = Hanging::default();
+        consumer.set_rebalance_listener(listener.clone());
+        give(&mut consumer.shared.state(), std::time::Instant::now());
+        poll_and_drop(&mut consumer).await;
+        poll_and_drop(&mut consumer).await;
+        assert_eq!(listener.called(), ["assigned"; 2]);
+        assert_eq!(consumer.assignment(), BTreeSet::from([at(0)]));
+        rebalance(&mut consumer.shared.state(), std::time::Instant::now());
+        poll_and_drop(&mut consumer).await;
+        assert!(!consumer.shared.state().is_joining(), "not yet revoked");
+        poll_and_drop(&mut consumer).await;
+        assert_eq!(listener.called()[2..], ["revoked"; 2]);
+        assert!(consumer.shared.state().is_joining());
+        poll_and_drop(&mut consumer).await;
+        assert_eq!(listener.called().len(), 4, "each is told once to its end");
+    }
+
+    #[tokio::test]
+    async fn there_is_one_automatic_commit_at_a_time() {
+        let mut consumer = member();
+        consumer.assign([at(0)]).expect("nothing is subscribed to");
+        consumer.next_auto_commit = Some(Instant::now());
+        let (commits, mut queue) = Commits::new();
+        consumer.commits = commits;
+        consumer.auto_commit();
+        let first = queue.try_recv().expect("a commit");
+        consumer.next_auto_commit = Some(Instant::now());
+        consumer.auto_commit();
+        assert!(queue.try_recv().is_err(), "the first is not decided");
+        drop(first);
+        consumer.auto_commit();
+        assert!(queue.try_recv().is_ok(), "as soon as it is decided");
     }
 }

@@ -21,6 +21,9 @@ mod calls;
 mod commits;
 mod shared;
 
+#[cfg(test)]
+mod tests;
+
 pub use api::Consumer;
 pub use assignors::Assignor;
 pub(crate) use assignors::decode_assignment;

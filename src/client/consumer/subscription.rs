@@ -261,6 +261,13 @@ impl Assignment {
         }
     }
 
+    /// No record is as young as that end asks for: reading begins with what comes next.
+    pub(super) fn found_no_end(&mut self, partition: &TopicPartition, end: OffsetReset) {
+        if let Some(state) = self.in_phase(partition, Phase::Reset(end)) {
+            state.enter(Phase::Reset(OffsetReset::Latest));
+        }
+    }
+
     /// The leader (of epoch `leader_epoch`) said where the epoch of the position ends in its log:
     /// `(epoch, end offset)`, or that it does not know.
     pub(super) fn validated(
@@ -488,6 +495,28 @@ mod tests {
             None,
             "the other end was asked for"
         );
+    }
+
+    #[test]
+    fn that_no_record_is_young_enough_is_news_only_to_who_still_looks_for_one() {
+        let age = OffsetReset::ByDuration(std::time::Duration::from_secs(60));
+        let mut assignment = Assignment::new(age, true);
+        assignment.set([at(0)]);
+        assignment.found_no_end(&at(0), age);
+        let committed = (at(0), Phase::Committed);
+        assert_eq!(
+            assignment.ask(Instant::now()),
+            [committed],
+            "assigned anew since"
+        );
+        assignment.seek_to(&at(0), OffsetReset::Earliest);
+        assignment.found_no_end(&at(0), age);
+        let earliest = (at(0), Phase::Reset(OffsetReset::Earliest));
+        assert_eq!(assignment.ask(Instant::now()), [earliest], "sought since");
+        assignment.seek_to(&at(0), age);
+        assignment.found_no_end(&at(0), age);
+        let latest = (at(0), Phase::Reset(OffsetReset::Latest));
+        assert_eq!(assignment.ask(Instant::now()), [latest]);
     }
 
     #[test]

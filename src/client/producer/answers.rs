@@ -108,12 +108,14 @@ impl Accumulator {
             // An older batch is missing: it comes again first. When none is, the broker has lost what
             // it knew of this producer, or we have given up a batch: numbers begin anew.
             Some(ErrorCode::OutOfOrderSequenceNumber) if batch.stamp.is_some() => {
+                queue.is_missed(sent.batch);
                 if first {
                     queue.part_ways();
                 }
                 true
             }
             Some(ErrorCode::UnknownProducerId) if batch.stamp.is_some() => {
+                queue.is_missed(sent.batch);
                 queue.part_ways();
                 true
             }
@@ -138,7 +140,7 @@ impl Accumulator {
     }
 
     /// Puts smaller batches in the place of one that the broker finds too large. They keep its numbers:
-    /// the broker has seen none of them.
+    /// the broker has written none of them, or it would have known the batch.
     fn split(&mut self, now: Instant, sent: &Sent, error: Error, verdict: &mut Verdict) {
         let Some(whole) = self.queue(&sent.place).find(sent.batch) else {
             return;

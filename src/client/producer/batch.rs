@@ -86,6 +86,9 @@ pub(super) struct Batch {
     pub(super) not_before: Option<Instant>,
     /// Given at its first sending; `None` without idempotence.
     pub(super) stamp: Option<Stamp>,
+    /// It was sent, and no answer says that the broker misses it: under other numbers it could be written
+    /// a second time.
+    pub(super) may_be_written: bool,
     /// Why it was not written the last time.
     pub(super) last: Option<Error>,
     pub(super) completion: Arc<Completion>,
@@ -113,6 +116,7 @@ impl Batch {
             in_flight: false,
             not_before: None,
             stamp: None,
+            may_be_written: false,
             last: None,
             completion,
             timestamps: None,

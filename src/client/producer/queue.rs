@@ -39,7 +39,8 @@ pub(super) struct PartitionQueue {
     /// takes any of its batches as the first: until it has acknowledged one, a second on its way could be
     /// written although the first was refused, and so before it.
     acknowledged: Option<Identity>,
-    /// The broker's numbers and ours have parted: once nothing is in flight, a new epoch begins.
+    /// The broker's numbers and ours have parted: once nothing is in flight, and nothing may have been
+    /// written under its numbers, a new epoch begins.
     start_over: bool,
 }
 
@@ -74,17 +75,25 @@ impl PartitionQueue {
         if at <= now { Ready::Now } else { Ready::At(at) }
     }
 
-    /// Whether the epoch must be raised before the next batch goes out.
+    /// Whether the epoch must be raised before the next batch goes out. What may have been written goes
+    /// out under its old numbers before that: by them the broker knows it, or says that it misses it.
     pub(super) fn wants_new_epoch(&self) -> bool {
-        self.start_over && !self.batches.iter().any(|batch| batch.in_flight)
+        self.start_over && !self.batches.iter().any(keeps_its_numbers)
+    }
+
+    /// The broker misses this batch by its numbers, and so all that were sent behind it: it takes none
+    /// of them without this one.
+    pub(super) fn is_missed(&mut self, id: u64) {
+        let from = self.batches.iter_mut().skip_while(|batch| batch.id != id);
+        from.for_each(|batch| batch.may_be_written = false);
     }
 
     /// Counts from 0 under this identity, what was sent and not written included (KIP-360). Nothing
-    /// may be in flight.
+    /// may be in flight, or may have been written under its numbers.
     pub(super) fn count_anew(&mut self, identity: Identity) {
         assert!(
-            !self.batches.iter().any(|batch| batch.in_flight),
-            "what is in flight keeps its number"
+            !self.batches.iter().any(keeps_its_numbers),
+            "what the broker may know by its numbers keeps them"
         );
         self.start_over = false;
         self.identity = Some(identity);
@@ -116,6 +125,7 @@ impl PartitionQueue {
             self.next_sequence = batch.next_sequence(sequence);
         }
         batch.in_flight = true;
+        batch.may_be_written = true;
         batch.attempts += 1;
         let content = std::mem::replace(&mut batch.content, Content::OnItsWay);
         Some((batch.id, content, batch.stamp))
@@ -195,4 +205,9 @@ impl PartitionQueue {
         let front = self.batches.front()?;
         Some(front.created + rules.delivery_timeout)
     }
+}
+
+/// Whether the broker knows a batch, or may know it, by the numbers that it carries.
+fn keeps_its_numbers(batch: &Batch) -> bool {
+    batch.in_flight || batch.stamp.is_some() && batch.may_be_written
 }

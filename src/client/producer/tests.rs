@@ -426,6 +426,78 @@ fn a_batch_given_up_leaves_a_hole_that_a_new_epoch_closes() {
     assert_eq!(numbers(&script.send(1)), [(1, 0)]);
 }
 
+/// Two batches in flight, whose answers are lost, behind one that is given up because its time is over.
+fn two_without_answers_behind_one_given_up(script: &mut Script) {
+    script.accumulator.settings.rules.delivery_timeout = ms(40_000);
+    script.introduce(0);
+    script.append_full(0);
+    let mut requests = vec![script.send(1)];
+    script.pass(ms(5_000));
+    for _ in 0..2 {
+        script.append_full(0);
+        requests.push(script.send(1));
+    }
+    for sent in requests {
+        script.fail(sent, &broken());
+    }
+    script.pass(ms(35_000));
+    script.busy = vec![1];
+    assert_eq!(failed(&script.plan().fates), ["TIMEOUT"]);
+    script.busy.clear();
+}
+
+#[test]
+fn what_may_have_been_written_behind_a_batch_given_up_is_sent_again_under_its_old_numbers() {
+    let mut script = Script::new(|_| {});
+    two_without_answers_behind_one_given_up(&mut script);
+    script.append_full(0);
+    for number in [2, 3] {
+        let sent = script.send(1);
+        assert_eq!(numbers(&sent), [(0, number)], "the broker knows it by them");
+        assert!(script.send(1).is_empty(), "nothing overtakes it");
+        assert_eq!(written(&script.answer(sent, ErrorCode::None)), 1);
+    }
+    assert_eq!(numbers(&script.send(1)), [(1, 0)], "what is new");
+}
+
+#[test]
+fn what_the_broker_misses_behind_a_batch_given_up_is_numbered_anew() {
+    for code in [
+        ErrorCode::OutOfOrderSequenceNumber,
+        ErrorCode::UnknownProducerId,
+    ] {
+        let mut script = Script::new(|_| {});
+        two_without_answers_behind_one_given_up(&mut script);
+        let sent = script.send(1);
+        assert_eq!(numbers(&sent), [(0, 2)]);
+        assert!(failed(&script.answer(sent, code)).is_empty());
+        for number in [0, 1] {
+            script.pass(ms(1_000));
+            let sent = script.send(1);
+            assert_eq!(numbers(&sent), [(1, number)], "{code:?}");
+            assert_eq!(written(&script.answer(sent, ErrorCode::None)), 1);
+        }
+        assert_eq!(script.accumulator.metrics.epoch_bumps, 1);
+    }
+}
+
+#[test]
+fn what_may_have_been_written_stays_so_until_the_broker_says_that_it_misses_it() {
+    let mut script = Script::new(|_| {});
+    two_without_answers_behind_one_given_up(&mut script);
+    for code in [
+        ErrorCode::RequestTimedOut,
+        ErrorCode::NotEnoughReplicasAfterAppend,
+        ErrorCode::NotLeaderOrFollower,
+    ] {
+        let sent = script.send(1);
+        assert_eq!(numbers(&sent), [(0, 2)], "before {code:?}");
+        script.answer(sent, code);
+        script.pass(ms(1_200));
+    }
+    assert_eq!(numbers(&script.send(1)), [(0, 2)]);
+}
+
 #[test]
 fn a_batch_in_flight_when_its_time_runs_out_is_given_up_and_its_answer_changes_nothing() {
     let mut script = Script::new(|config| config.delivery_timeout = ms(40_000));

@@ -106,6 +106,8 @@ pub struct Coordinator {
     sweep_at: Option<Instant>,
     /// Memory of all groups, about: the sum of what each is counted by.
     bytes: usize,
+    /// Offsets may expire by the wall clock.
+    believes_clock: bool,
 }
 
 /// The groups of one partition.
@@ -113,6 +115,8 @@ pub struct Coordinator {
 struct Partition {
     loaded: bool,
     groups: BTreeMap<String, Group>,
+    /// Topics that were deleted while it was loading.
+    deleted: BTreeSet<String>,
 }
 
 impl Coordinator {
@@ -126,6 +130,7 @@ impl Coordinator {
             wakes: BTreeSet::new(),
             sweep_at: None,
             bytes: 0,
+            believes_clock: true,
         }
     }
 
@@ -133,6 +138,19 @@ impl Coordinator {
     pub fn wake_at(&self) -> Option<Instant> {
         let group = self.wakes.first().map(|(at, _, _)| *at);
         group.into_iter().chain(self.sweep_at).min()
+    }
+
+    /// Says whether the wall clock may be believed. As long as not, no offset expires: a clock that was
+    /// set forward makes each look old at once.
+    pub fn believe_clock(&mut self, believed: bool) {
+        self.believes_clock = believed;
+    }
+
+    /// The topics for which groups of a partition have committed offsets.
+    pub fn topics_committed(&self, partition: i32) -> BTreeSet<String> {
+        let groups = self.partitions.get(&partition).map(|it| it.groups.values());
+        let offsets = groups.into_iter().flatten().map(|it| it.durable.offsets());
+        offsets.flat_map(|it| it.keys().cloned()).collect()
     }
 
     /// The groups that are loaded, and whether others still load.
@@ -201,14 +219,25 @@ impl Coordinator {
             }
             Event::TopicChanged(name, TopicId(id), partitions) => {
                 self.topics.set(name.clone(), Topic { id, partitions });
-                self.every_turn(now, effects, |group, turn| group.topic_changed(&name, turn));
+                let concerned = Group::is_of_consumers;
+                self.every_turn(now, effects, concerned, |group, turn| {
+                    group.topic_changed(&name, turn);
+                });
             }
             Event::TopicDeleted(topic) => {
                 self.topics.remove(&topic);
-                self.every_turn(now, effects, |group, turn| {
-                    group.topic_deleted(&topic, turn);
-                    group.topic_changed(&topic, turn);
-                });
+                for loading in self.partitions.values_mut().filter(|it| !it.loaded) {
+                    loading.deleted.insert(topic.clone());
+                }
+                self.every_turn(
+                    now,
+                    effects,
+                    |_| true,
+                    |group, turn| {
+                        group.topic_deleted(&topic, turn);
+                        group.topic_changed(&topic, turn);
+                    },
+                );
             }
         }
     }
@@ -232,10 +261,14 @@ impl Coordinator {
             return;
         };
         here.loaded = true;
+        let deleted = core::mem::take(&mut here.deleted);
         let groups: Vec<String> = here.groups.keys().cloned().collect();
         for group in groups {
             self.turn(now, partition, &group, effects, |group, turn| {
                 group.restore(turn);
+                for topic in &deleted {
+                    group.topic_deleted(topic, turn);
+                }
                 if group.members.len() > turn.settings.size_max {
                     group.rebalance(turn);
                 }
@@ -328,27 +361,33 @@ impl Coordinator {
         if self.sweep_at.is_some_and(|at| at <= now.instant) {
             let interval_ms = self.settings.retention_check_interval_ms.max(1);
             self.sweep_at = Some(now.instant.plus_ms(interval_ms));
-            self.every_turn(now, effects, |group, turn| group.expire_offsets(turn));
+            if self.believes_clock {
+                self.every_turn(
+                    now,
+                    effects,
+                    |_| true,
+                    |group, turn| group.expire_offsets(turn),
+                );
+            }
         }
     }
 
-    /// Gives every loaded group its turn.
+    /// Gives every loaded group that is concerned its turn.
     fn every_turn(
         &mut self,
         now: Now,
         effects: &mut Vec<Effect>,
+        concerned: impl Fn(&Group) -> bool,
         act: impl Fn(&mut Group, &mut Turn<'_>),
     ) {
-        for (partition, group) in self.loaded_groups() {
+        let mut groups = Vec::new();
+        for (partition, here) in self.partitions.iter().filter(|(_, it)| it.loaded) {
+            let here = here.groups.iter().filter(|(_, group)| concerned(group));
+            groups.extend(here.map(|(id, _)| (*partition, id.clone())));
+        }
+        for (partition, group) in groups {
             self.turn(now, partition, &group, effects, &act);
         }
-    }
-
-    fn loaded_groups(&self) -> Vec<(i32, String)> {
-        let loaded = self.partitions.iter().filter(|(_, it)| it.loaded);
-        loaded
-            .flat_map(|(partition, it)| it.groups.keys().map(|id| (*partition, id.clone())))
-            .collect()
     }
 
     /// An append is over: whoever waits for it is answered.
@@ -363,8 +402,11 @@ impl Coordinator {
             partition,
             group,
             then,
+            failed,
             ..
         } = append;
+        // All of it is done, or none is said to be.
+        let error = error.or(failed);
         let told = error.map(told);
         match then {
             Then::Commit { token, results } => {
@@ -407,6 +449,11 @@ impl Coordinator {
                     Some(error) => group.round_lost(owed, error, turn),
                 });
                 return;
+            }
+            Then::Part { last } => {
+                if let Some(error) = error {
+                    self.appends.fail(last, error);
+                }
             }
             Then::Nothing => {}
         }

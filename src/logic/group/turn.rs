@@ -13,7 +13,7 @@ use wire::group_records::GroupRecord;
 use super::Settings;
 use super::consumer::round::Owed;
 use super::consumer::topics::Topics;
-use super::coordinator::{BatchId, Effect, Now};
+use super::coordinator::{AppendError, BatchId, Effect, Now};
 use super::request::{Reply, Token};
 
 /// Records of one append hold about so many bytes, at most: well below `max.message.bytes`. A single
@@ -47,6 +47,8 @@ pub(super) struct InFlight {
     pub(super) group: String,
     pub(super) records: Rc<[GroupRecord]>,
     pub(super) then: Then,
+    /// Why an earlier part of the same change is not in the log.
+    pub(super) failed: Option<AppendError>,
 }
 
 /// What is to be done when the records of an append are in the log, or cannot be.
@@ -54,6 +56,8 @@ pub(super) struct InFlight {
 pub(super) enum Then {
     /// Nothing.
     Nothing,
+    /// It is a part of a change, and what is to be done follows the last part.
+    Part { last: BatchId },
     /// Members get what the leader of this generation gave them.
     Assign { generation: i32 },
     /// A static member that came back under another id is answered.
@@ -98,8 +102,10 @@ impl Turn<'_> {
     ) {
         let mut batches = batches(records);
         let last = batches.pop().unwrap_or_default();
+        let before = batches.len() as u64;
+        let part_of = BatchId(self.appends.next + before);
         for records in batches {
-            self.append_one(partition, group, records, Then::Nothing);
+            self.append_one(partition, group, records, Then::Part { last: part_of });
         }
         self.append_one(partition, group, last, then);
     }
@@ -113,6 +119,7 @@ impl Turn<'_> {
             group: group.into(),
             records: records.clone(),
             then,
+            failed: None,
         };
         self.appends.in_flight.insert(batch, in_flight);
         self.effects.push(Effect::Append {
@@ -127,6 +134,13 @@ impl Appends {
     /// An append that is over, if it was not given up before.
     pub(super) fn take(&mut self, batch: BatchId) -> Option<InFlight> {
         self.in_flight.remove(&batch)
+    }
+
+    /// An earlier part of an append's change is not in the log.
+    pub(super) fn fail(&mut self, last: BatchId, error: AppendError) {
+        if let Some(append) = self.in_flight.get_mut(&last) {
+            append.failed.get_or_insert(error);
+        }
     }
 
     /// Gives up all appends to a partition.

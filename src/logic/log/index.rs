@@ -54,6 +54,14 @@ impl OffsetIndex {
             .map_or(0, |at| self.entries[at].position)
     }
 
+    /// The entry of the batch that starts at `position`, if it has one.
+    pub fn at(&self, position: u32) -> Option<OffsetEntry> {
+        let at = self
+            .entries
+            .binary_search_by_key(&position, |entry| entry.position);
+        at.ok().map(|at| self.entries[at])
+    }
+
     /// The last batch start known in `from < position <= to`.
     pub fn boundary(&self, from: u32, to: u32) -> Option<u32> {
         let after = self.entries.partition_point(|entry| entry.position <= to);

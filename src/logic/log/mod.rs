@@ -6,6 +6,7 @@ pub mod cleaning;
 pub mod epochs;
 pub mod header;
 pub mod index;
+pub mod order;
 pub mod retention;
 pub mod segment;
 

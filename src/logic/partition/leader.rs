@@ -113,6 +113,9 @@ pub enum Event {
     },
     /// The log's start moved up, by DeleteRecords or retention.
     LogStart(Offset),
+    /// Producers that have appended nothing for so many milliseconds are forgotten
+    /// (`producer.id.expiration.ms`).
+    ExpireProducers(u64),
     /// The topic's rules changed.
     Rules(Rules),
 }
@@ -271,12 +274,12 @@ impl Leader {
             Event::Progress { written, durable } => self.progress(written, durable, effects),
             Event::Failed => self.fail(effects),
             Event::Watch { token, beyond } => {
-                let moved = self.high_watermark > beyond || self.failed;
-                if moved || self.watchers.len() >= WATCHERS_MAX {
+                if self.high_watermark > beyond {
                     effects.push(Effect::Wake { token });
-                } else {
+                } else if self.watchers.len() < WATCHERS_MAX {
                     self.watchers.insert(token, beyond);
                 }
+                // One too many waits for its deadline: to wake it would only have it ask again.
             }
             Event::Unwatch { token } => {
                 self.watchers.remove(&token);
@@ -287,6 +290,9 @@ impl Leader {
                     "log start beyond the high watermark"
                 );
                 self.log_start = self.log_start.max(offset);
+            }
+            Event::ExpireProducers(idle_ms) => {
+                self.producers.expire(now, idle_ms);
             }
             Event::Rules(rules) => self.rules = rules,
         }
@@ -802,6 +808,33 @@ mod tests {
             step(&mut leader, progress(15, 15)),
             [Effect::Wake { token: Token(2) }]
         );
+    }
+
+    #[test]
+    fn a_watch_that_nothing_will_end_waits_for_its_deadline() {
+        let mut failed = leader(rules());
+        step(&mut failed, Event::Failed);
+        let watch = |id| Event::Watch {
+            token: Token(id),
+            beyond: Offset(10),
+        };
+        assert_eq!(step(&mut failed, watch(1)), []);
+        let mut crowded = leader(rules());
+        for id in 0..=WATCHERS_MAX as u64 {
+            assert_eq!(step(&mut crowded, watch(id)), []);
+        }
+    }
+
+    #[test]
+    fn a_producer_is_forgotten_once_it_was_idle_for_long_enough() {
+        let mut leader = leader(rules());
+        step(&mut leader, produce(1, Acks::None, batch(0)));
+        let mut expire = |now: Instant| {
+            leader.step(now, Event::ExpireProducers(1_000), &mut Vec::new());
+            leader.producers().len()
+        };
+        assert_eq!(expire(NOW.plus_ms(999)), 1);
+        assert_eq!(expire(NOW.plus_ms(1_000)), 0);
     }
 
     #[test]

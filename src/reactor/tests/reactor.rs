@@ -155,7 +155,8 @@ fn direct_writes_read_back_and_sendfile_sends_the_same_bytes() {
         file.fdatasync().await.expect("flushes");
         let back = file.read_at(0, LEN).await.expect("reads");
         assert!(back == bytes, "read bytes differ");
-        let pages = PageFile::open(&file_path).expect("opens");
+        let pages = PageFile::open(&reactor, &file_path).await;
+        let pages = pages.expect("opens");
         pages.read_ahead(0, LEN).await.expect("reads ahead");
         assert!(pages.resident(0, LEN), "what was read ahead is resident");
         let accepted = listener.accept(&reactor).await.expect("accepts");
@@ -365,7 +366,8 @@ fn a_cold_file_is_read_ahead_and_then_sent() {
             .stderr(std::process::Stdio::null())
             .status();
         drop(evict);
-        let pages = PageFile::open(&file_path).expect("opens");
+        let pages = PageFile::open(&reactor, &file_path).await;
+        let pages = pages.expect("opens");
         let accepted = listener.accept(&reactor).await.expect("accepts");
         let socket = Socket::new(&reactor, accepted.fd).expect("a socket");
         socket.send_file(&pages, 0, LEN).await.expect("sends");

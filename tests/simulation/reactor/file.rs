@@ -201,7 +201,7 @@ pub struct PageFile {
 
 impl PageFile {
     /// Opens for reading.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub async fn open(_reactor: &Reactor, path: &Path) -> io::Result<Self> {
         let file = current().open(path, false)?;
         Ok(Self { file })
     }
@@ -214,9 +214,18 @@ impl PageFile {
     /// A hint, which nothing here needs.
     pub fn prefetch(&self, _position: u64, _len: usize) {}
 
-    /// Brings bytes into the page cache.
-    pub async fn read_ahead(&self, position: u64, len: usize) -> io::Result<()> {
-        read(self.file, position, len).await.map(drop)
+    /// A hint, which nothing here needs: each read asks the disk.
+    pub async fn forget(&self, _position: u64, _len: usize) {}
+
+    /// Brings bytes into the page cache, and shows them.
+    pub async fn read_through(
+        &self,
+        position: u64,
+        len: usize,
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        each(&read(self.file, position, len).await?);
+        Ok(())
     }
 
     /// Reads at most `len` bytes; fewer at the file's end.

@@ -51,7 +51,10 @@ pub(super) fn begin(shard: &Rc<Shard>, id: PartitionId) {
     let shard = shard.clone();
     reactor::spawn(async move {
         match load(&shard, id, start, end).await {
-            Ok(()) => step(&shard, Event::Loaded(id.index)),
+            Ok(()) => {
+                step(&shard, Event::Loaded(id.index));
+                super::forget_deleted(&shard, id.index);
+            }
             Err(error) => {
                 eprintln!(
                     "error: groups of __consumer_offsets-{} cannot be loaded: {error}",

@@ -201,6 +201,7 @@ impl Log {
         for base in bases {
             let mut source = Source::new(self, base);
             while let Some((header, batch)) = source.next(&cleaner.budget).await? {
+                reactor::yield_now().await;
                 if header.last_offset() < part.first_dirty {
                     continue;
                 }

@@ -4,9 +4,11 @@
 use bytes::Bytes;
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, CHECKSUM_START, NoHeader};
+use logic::log::order::Order;
 
 use super::super::StorageError;
 use super::super::append::Log;
+use super::super::serve;
 use super::{Batch, Budget};
 
 /// What is read at once; a larger batch is read whole.
@@ -19,6 +21,7 @@ pub(super) struct Source<'a> {
     /// The position of the window's first byte.
     at: u32,
     window: Bytes,
+    order: Order,
 }
 
 impl<'a> Source<'a> {
@@ -28,6 +31,7 @@ impl<'a> Source<'a> {
             base,
             at: 0,
             window: Bytes::new(),
+            order: serve::order(&log.state, base),
         }
     }
 
@@ -68,6 +72,8 @@ impl<'a> Source<'a> {
         if crc32c::crc32c(&batch[CHECKSUM_START..]) != header.checksum {
             return Err(self.damaged("a batch has a wrong checksum"));
         }
+        let followed = serve::follow(&self.log.state, &mut self.order, &header);
+        followed.map_err(|what| self.damaged(&what))?;
         self.at = self.at.saturating_add(header.len);
         Ok((header, batch))
     }

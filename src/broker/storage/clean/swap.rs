@@ -9,9 +9,10 @@ use logic::ids::Offset;
 use logic::log::cleaning::swap::{CLEANED, ENDINGS, SWAP, Step, decode, encode, rest};
 use logic::log::segment::Segment;
 use reactor::blocking::fs;
-use reactor::file::{self, PageFile};
+use reactor::file;
 
 use super::super::append::{LogState, segment_path};
+use super::super::serve::Page;
 use super::super::state::Shared;
 use super::super::{StorageError, behind, place, removal};
 
@@ -29,12 +30,24 @@ pub(super) async fn carry_out(
     }
     let base = segment.base;
     let mut segment = Some(segment);
+    let mut page = None;
     let mut result = Ok(true);
     let mut decided = false;
     for step in steps {
-        decided |= *step == Step::Decide;
         let done = match *step {
-            Step::Switch => switch(shared, log, replaced, &mut segment),
+            Step::Switch => {
+                let copy = segment.take().zip(page.take());
+                Ok(switch(shared, log, replaced, copy))
+            }
+            // After the decision nothing may fail for want of a descriptor.
+            Step::Decide => match Page::open(shared, &named(log, base, "log", SWAP)).await {
+                Ok(opened) => {
+                    page = Some(Rc::new(opened));
+                    decided = true;
+                    run(shared, log, replaced, *step).await.map(|()| true)
+                }
+                Err(error) => Err(error),
+            },
             step => run(shared, log, replaced, step).await.map(|()| true),
         };
         match done {
@@ -99,22 +112,21 @@ fn switch(
     shared: &Rc<Shared>,
     log: &LogState,
     replaced: &[Offset],
-    segment: &mut Option<Segment>,
-) -> Result<bool, StorageError> {
-    let Some((mut segment, last)) = segment.take().zip(replaced.last()) else {
-        return Ok(false);
+    copy: Option<(Segment, Rc<Page>)>,
+) -> bool {
+    let Some(((mut segment, page), last)) = copy.zip(replaced.last()) else {
+        return false;
     };
     let base = segment.base;
-    let path = named(log, base, "log", SWAP);
-    let file = PageFile::open(&path).map_err(|source| StorageError::io("open", &path, source))?;
     segment.forget_index();
     if !log.log.borrow_mut().replace(replaced, segment) {
-        return Ok(false);
+        return false;
     }
     log.generation.set(log.generation.get() + 1);
     let mut pages = log.pages.borrow_mut();
     pages.retain(|base, _| !replaced.contains(base));
-    log.swapping.replace(Some((base, file)));
+    log.distrusted.borrow_mut().remove(&base);
+    log.swapping.replace(Some((base, page)));
     // What memory holds of the old ones lies at other positions.
     let freed = {
         let mut tail = log.tail.borrow_mut();
@@ -123,7 +135,7 @@ fn switch(
         before - tail.capacity()
     };
     shared.tail_dropped(freed);
-    Ok(true)
+    true
 }
 
 /// Takes a decision back of which nothing was carried out.

@@ -110,6 +110,37 @@ fn a_durable_commit_of_nobody_knows_whom_casts_doubt_on_all() {
 }
 
 #[test]
+fn a_lost_commit_of_nobody_knows_whom_casts_doubt_on_those_known_by_their_files_alone() {
+    let (dir, _) = two_partitions(1);
+    let path = dir.0.clone();
+    let recovery = recovered(&path);
+    // A clean stop: from here on partition 0 is known by its files.
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        attach_all(&storage, recovery.logs, config(1 << 20)).await;
+        storage.close().await;
+    });
+    let path = dir.0.clone();
+    let recovery = recovered(&path);
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let logs = attach_all(&storage, recovery.logs, config(1 << 20)).await;
+        for which in [0, 1, 1, 1] {
+            append(&logs[which], 1, 0, &[7; 100], true);
+            durable(&storage, &logs).await;
+        }
+    });
+    // The commit that was partition 0's only one says no more whose it was.
+    garble(&dir.0, 1, 60);
+    let recovery = recovered(&dir.0);
+    // What partition 1 lost, if anything, a later checkpoint of its own holds.
+    let ids: Vec<_> = recovery.damaged.iter().map(|at| at.id).collect();
+    assert_eq!(ids, [Some(id(0))], "{:?}", recovery.damaged);
+    // It is not forgotten by the start after that.
+    assert_eq!(recovered(&dir.0).damaged.len(), 1);
+}
+
+#[test]
 fn zeros_after_the_last_commit_mean_the_end() {
     let (dir, all) = two_partitions(4);
     let (path, _) = extent(&dir.0);

@@ -252,3 +252,22 @@ fn a_moved_log_start_survives_and_takes_files_along() {
         assert_eq!(recovery.logs[0].log_end(), Offset(100));
     }
 }
+
+#[test]
+fn who_appends_faster_than_the_disk_can_tell_and_wait() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let made = storage.create(id(0), "topic", config(8 << 20), 0).await;
+        let log = made.expect("created");
+        assert!(!storage.is_behind());
+        for at in 0..8 {
+            append(&log, 1, at, &[at as u8; 200 << 10], false);
+        }
+        assert!(storage.is_behind(), "{} bytes wait", storage.backlog());
+        storage.until_caught_up().await;
+        assert!(!storage.is_behind());
+        assert!(log.written() > Offset(0));
+    });
+}

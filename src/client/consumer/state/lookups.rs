@@ -10,7 +10,7 @@ use super::super::calls::group::Committed;
 use super::super::calls::log::{EpochEnd, EpochQuery, Found, OffsetQuery};
 use super::super::membership::{Answer, Event};
 use super::super::subscription::{Phase, Position, is_for_another_leader};
-use super::{Call, Failed, State, TopicPartition, is_retried, lost_error};
+use super::{About, Call, Failed, State, TopicPartition, is_retried};
 use crate::Error;
 use crate::properties::AutoOffsetReset;
 
@@ -108,7 +108,7 @@ impl State {
                 for at in asked {
                     let found = committed.get(&at).map(|it| (it.offset, it.leader_epoch));
                     if let Err(lost) = self.assignment.committed(&at, found) {
-                        self.faults.push_back(lost_error(lost));
+                        self.add_lost(lost);
                     }
                 }
             }
@@ -140,12 +140,7 @@ impl State {
                         self.assignment.leader_seen(&at, leader.epoch);
                     }
                 }
-                // No record is that young: what comes next will be.
-                Ok(None) => {
-                    if self.assignment.position(&at).is_none() {
-                        self.assignment.seek_to(&at, AutoOffsetReset::Latest);
-                    }
-                }
+                Ok(None) => self.assignment.found_no_end(&at, end),
                 Err(code) => {
                     self.look_up_failed(vec![(at, Phase::Reset(end))], code, now);
                     calls.push(Call::RefreshMetadata);
@@ -169,7 +164,9 @@ impl State {
             match answer.get(&at).copied().unwrap_or(Err(missing)) {
                 Ok(end) => {
                     let validated = self.assignment.validated(&at, position, leader_epoch, end);
-                    self.faults.extend(validated.err().map(lost_error));
+                    if let Err(lost) = validated {
+                        self.add_lost(lost);
+                    }
                 }
                 Err(code) => {
                     self.look_up_failed(vec![(at, Phase::Validation)], code, now);
@@ -185,9 +182,14 @@ impl State {
     fn look_up_failed(&mut self, failed: Vec<Failed>, code: ErrorCode, now: Instant) {
         let again = now + self.retry_backoff();
         if !is_retried(code) && !is_for_another_leader(code) {
-            let about: Vec<String> = failed.iter().map(|(at, _)| at.to_string()).collect();
-            let error = Error::from_code(code.code(), about.join(", "));
-            self.faults.extend(error);
+            let names: Vec<String> = failed.iter().map(|(at, _)| at.to_string()).collect();
+            let about = match &failed[..] {
+                [(at, Phase::Reset(_) | Phase::Validation)] => About::Partition(at.clone()),
+                _ => About::Committed,
+            };
+            if let Some(error) = Error::from_code(code.code(), names.join(", ")) {
+                self.faults.push(about, error);
+            }
         }
         for (at, phase) in failed {
             self.assignment.retry(&at, phase, Some(again));

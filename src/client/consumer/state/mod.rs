@@ -1,6 +1,7 @@
 //! The state of a consumer: membership, positions and fetches put together. Pure: what happened goes
 //! in, calls to be made come out, `now` passed in. Knows nothing of tasks or connections.
 
+mod faults;
 mod lookups;
 mod rebalance;
 
@@ -24,6 +25,7 @@ use super::subscription::{Assignment, Lost, Phase, Position};
 use crate::Error;
 use crate::cluster::Metadata;
 use crate::properties::{AutoOffsetReset, ConsumerConfig, IsolationLevel};
+use faults::{About, Faults};
 
 pub(super) use lookups::{EARLIEST, LATEST};
 pub(super) use rebalance::{Step, Work};
@@ -103,7 +105,7 @@ pub(super) struct State {
     /// What a rebalance needs of the application, in order; done by polls.
     steps: VecDeque<Step>,
     /// Errors for the next polls.
-    faults: VecDeque<Error>,
+    faults: Faults,
     /// What the group gave last, and at which generation: the sticky assignor wants to know.
     given: (Vec<TopicPartition>, i32),
     pub(super) totals: Totals,
@@ -144,7 +146,7 @@ impl State {
             config,
             metadata: Arc::default(),
             steps: VecDeque::new(),
-            faults: VecDeque::new(),
+            faults: Faults::default(),
             given: (Vec::new(), NO_GENERATION),
             totals: Totals::default(),
         }
@@ -157,7 +159,19 @@ impl State {
 
     /// The error that a poll is to return.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
-        self.faults.pop_front()
+        self.faults.pop()
+    }
+
+    /// Reads the partition from this offset on; false when it is not assigned.
+    pub(super) fn seek(&mut self, at: &TopicPartition, offset: i64, epoch: Option<i32>) -> bool {
+        self.faults.forget(at);
+        self.assignment.seek(at, offset, epoch)
+    }
+
+    /// Reads the partition from this end of its log on; false when it is not assigned.
+    pub(super) fn seek_to(&mut self, at: &TopicPartition, end: AutoOffsetReset) -> bool {
+        self.faults.forget(at);
+        self.assignment.seek_to(at, end)
     }
 
     /// Hands records out.
@@ -170,7 +184,7 @@ impl State {
                 Some(records)
             }
             Err(fault) => {
-                self.faults.push_back(fault_error(fault));
+                self.add_fault(fault);
                 None
             }
         }
@@ -252,14 +266,17 @@ impl State {
                 self.totals.fetches += 1;
                 let bytes = fetched.iter().map(|it| it.records.len() as u64);
                 self.totals.bytes += bytes.sum::<u64>();
-                let answered = self
-                    .fetcher
-                    .answered(node, session, fetched, &mut self.assignment);
-                if answered.0 {
+                let (is_stale, faults) =
+                    self.fetcher
+                        .answered(node, session, fetched, &mut self.assignment);
+                if is_stale || !faults.is_empty() {
+                    // Asked again at once it would say the same.
                     self.fetcher.pause(node, again);
+                }
+                if is_stale {
                     calls.push(Call::RefreshMetadata);
                 }
-                self.faults.extend(answered.1.into_iter().map(fault_error));
+                faults.into_iter().for_each(|fault| self.add_fault(fault));
             }
             Err(code) => {
                 let is_session = matches!(
@@ -277,6 +294,35 @@ impl State {
         }
         self.advance(now, &mut calls);
         calls
+    }
+
+    fn add_fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Lost(lost) => self.add_lost(lost),
+            Fault::Refused(at, code) => {
+                if let Some(error) = Error::from_code(code.code(), at.to_string()) {
+                    self.faults.push(About::Partition(at), error);
+                }
+            }
+            Fault::Damaged(at, damage) => {
+                let reason = format!("{at}: the broker sent a damaged record batch: {damage:?}");
+                self.faults
+                    .push(About::Partition(at), Error::Protocol { reason });
+            }
+        }
+    }
+
+    fn add_lost(&mut self, lost: Lost) {
+        let (Lost::NoOffset(at) | Lost::OutOfRange(at, _) | Lost::Truncated(at, _)) = &lost;
+        let about = About::Partition(at.clone());
+        self.faults.push(about, lost_error(lost));
+    }
+
+    fn add_group_fault(&mut self, code: ErrorCode) {
+        let group = self.group.as_deref().unwrap_or_default();
+        if let Some(error) = Error::from_code(code.code(), format!("group {group}")) {
+            self.faults.push(About::Group, error);
+        }
     }
 
     fn leader(&self, partition: &TopicPartition) -> Option<Leader> {
@@ -313,18 +359,6 @@ fn leader_in(metadata: &Metadata, at: &TopicPartition) -> Option<Leader> {
         epoch: partition.leader_epoch,
         topic_id: topic.id,
     })
-}
-
-fn fault_error(fault: Fault) -> Error {
-    match fault {
-        Fault::Lost(lost) => lost_error(lost),
-        Fault::Refused(at, code) => {
-            Error::from_code(code.code(), at.to_string()).unwrap_or(Error::Closed)
-        }
-        Fault::Damaged(at, damage) => Error::Protocol {
-            reason: format!("{at}: the broker sent a damaged record batch: {damage:?}"),
-        },
-    }
 }
 
 fn lost_error(lost: Lost) -> Error {

@@ -12,7 +12,6 @@ use super::super::assignors::{NO_GENERATION, Subscription};
 use super::super::calls::group::{Identity, Joining};
 use super::super::membership::{Answer, Attempt, Effect, Event, Joined};
 use super::{Call, State, TopicPartition, Wanted};
-use crate::Error;
 
 /// What a rebalance waits for a poll with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +51,7 @@ impl State {
         let mut calls = Vec::new();
         self.wanted = Wanted::Partitions;
         self.assignment.set(partitions);
+        self.faults.keep(&self.assignment.to_set());
         self.advance(now, &mut calls);
         calls
     }
@@ -63,6 +63,7 @@ impl State {
         self.steps.clear();
         self.membership_event(Event::Leave(reason), now, &mut calls);
         self.assignment.set([]);
+        self.faults.keep(&BTreeSet::new());
         self.given = (Vec::new(), NO_GENERATION);
         calls
     }
@@ -104,6 +105,11 @@ impl State {
         })
     }
 
+    /// Whether a rebalance goes on that needs nothing more of the application.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.membership.as_ref().is_some_and(|it| it.is_joining())
+    }
+
     /// Whether a commit of these partitions is still this consumer's to make.
     pub(crate) fn owns<'a>(
         &self,
@@ -116,7 +122,7 @@ impl State {
     /// What the next step of a rebalance asks of the application. Partitions to be revoked are not
     /// handed out from here on.
     pub(crate) fn next_work(&mut self) -> Option<Work> {
-        let step = self.steps.pop_front()?;
+        let step = self.steps.front()?.clone();
         let owned = self.assignment.to_set();
         let cooperative = self
             .membership
@@ -163,13 +169,20 @@ impl State {
     /// The step is through: commits are made and the listener has been told of what was revoked.
     pub(crate) fn work_done(&mut self, work: &Work, now: Instant) -> Vec<Call> {
         let mut calls = Vec::new();
+        // Something may have made it void meanwhile: then that is what comes next.
+        let is_due = self.steps.front() == Some(&work.step);
+        if is_due {
+            self.steps.pop_front();
+        }
         match &work.step {
             Step::Lose => self.assignment.set([]),
             Step::Prepare { .. } => {
                 let owned = self.assignment.to_set();
                 self.assignment
                     .set(owned.difference(&work.revoked).cloned());
-                self.membership_event(Event::Prepared, now, &mut calls);
+                if is_due {
+                    self.membership_event(Event::Prepared, now, &mut calls);
+                }
             }
             Step::Assign(given) => {
                 self.totals.rebalances += 1;
@@ -182,6 +195,7 @@ impl State {
                 }
             }
         }
+        self.faults.keep(&self.assignment.to_set());
         self.advance(now, &mut calls);
         calls
     }
@@ -265,20 +279,23 @@ impl State {
         }
     }
 
+    fn prepare(&mut self, lost: bool, now: Instant, calls: &mut Vec<Call>) {
+        let is_idle = self.steps.is_empty();
+        if lost {
+            // What was given before is void, and so is what waits to be done with it.
+            self.steps.clear();
+        }
+        if is_idle && self.assignment.partitions().next().is_none() {
+            self.membership_event(Event::Prepared, now, calls);
+        } else {
+            self.steps.push_back(Step::Prepare { lost });
+        }
+    }
+
     fn effect(&mut self, effect: Effect, now: Instant, calls: &mut Vec<Call>) {
         match effect {
             Effect::FindCoordinator(attempt) => calls.push(Call::FindCoordinator(attempt)),
-            Effect::Prepare { lost } => {
-                if lost {
-                    // What was given before is void, and so is what waits to be done with it.
-                    self.steps.clear();
-                }
-                if self.assignment.partitions().next().is_none() && self.steps.is_empty() {
-                    self.membership_event(Event::Prepared, now, calls);
-                } else {
-                    self.steps.push_back(Step::Prepare { lost });
-                }
-            }
+            Effect::Prepare { lost } => self.prepare(lost, now, calls),
             Effect::Join {
                 attempt,
                 coordinator,
@@ -322,9 +339,7 @@ impl State {
             }
             Effect::Assign(given) => self.steps.push_back(Step::Assign(given)),
             Effect::Refused(code) => {
-                let group = self.group.as_deref().unwrap_or_default();
-                let error = Error::from_code(code.code(), format!("group {group}"));
-                self.faults.extend(error);
+                self.add_group_fault(code);
                 self.steps.clear();
                 self.steps.push_back(Step::Lose);
             }

@@ -124,7 +124,10 @@ pub fn describe_broker_defaults(image: &Image) -> Vec<Described> {
         .collect()
 }
 
-fn described(name: &str, sources: Vec<Found<'_>>, config: &Config) -> Described {
+fn described(name: &str, mut sources: Vec<Found<'_>>, config: &Config) -> Described {
+    // The broker's settings hold its defaults too, which nobody has set.
+    let is_default = |found: &Found<'_>| found.in_ms() == config.default;
+    sources.retain(|found| found.source != Source::StaticBroker || !is_default(found));
     let default = Found {
         source: Source::Default,
         name: config.broker_name.unwrap_or(config.name),
@@ -157,13 +160,13 @@ fn described_setting(statics: &Configs, setting: &Setting) -> Option<Described> 
         doc,
     } = *setting;
     match (statics.get(name), default) {
-        (Some(value), _) => Some(read_only(
-            name,
-            value,
-            Source::StaticBroker,
-            kind,
-            doc.into(),
-        )),
+        (Some(value), default) => {
+            let source = match default {
+                Some(default) if default == value => Source::Default,
+                _ => Source::StaticBroker,
+            };
+            Some(read_only(name, value, source, kind, doc.into()))
+        }
         (None, Some(default)) => {
             let doc = format!("{doc} ({NO_EFFECT})");
             Some(read_only(name, default, Source::Default, kind, doc))
@@ -276,6 +279,7 @@ mod tests {
         statics.insert("num.partitions".into(), "3".into());
         statics.insert("message.max.bytes".into(), "7".into());
         statics.insert("corelog.shards".into(), "2".into());
+        statics.insert("log.segment.bytes".into(), "1073741824".into());
         let (key, value) = ("log.retention.ms".into(), Some("9".into()));
         image.replay(&Record::BrokerConfigSet {
             broker: None,

@@ -30,6 +30,11 @@ impl Group {
         }
         if member_id.is_empty() {
             self.join_without_id(token, request, turn);
+        } else if self.pending_joins.contains_key(&member_id)
+            && request.identity.instance_id.is_some()
+        {
+            // Only a member without a name of its own was told to come back under this id.
+            refuse(token, ErrorCode::UnknownMemberId, &member_id, turn);
         } else if self.pending_joins.contains_key(&member_id) {
             self.add_member(token, member_id, request, turn);
         } else {

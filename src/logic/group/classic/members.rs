@@ -75,7 +75,11 @@ impl Member {
     fn cost(&self) -> usize {
         let protocols = self.protocols.iter();
         let protocols: usize = protocols.map(|(name, said)| name.len() + said.len()).sum();
+        let instance = self.identity.instance_id.as_ref();
+        // In the map of static members too.
+        let instance = instance.map_or(0, |it| 2 * it.len());
         let texts = self.identity.member_id.len() + self.client_id.len() + self.client_host.len();
+        let texts = texts + instance;
         MEMBER_BYTES + texts + protocols + self.assignment.len()
     }
 }

@@ -76,10 +76,10 @@ impl State {
             }
             ConsumerRecord::RegularExpression(regex, value) => {
                 if let Some(before) = self.regexes.remove(regex) {
-                    self.bytes -= length(&before.topics);
+                    self.bytes -= regex.len() + length(&before.topics);
                 }
                 if let Some(value) = value {
-                    self.bytes += length(&value.topics);
+                    self.bytes += regex.len() + length(&value.topics);
                     self.regexes.insert(regex.clone(), value.clone());
                 }
             }
@@ -96,7 +96,7 @@ impl State {
         if let Some(pattern) = &value.topic_regex {
             *self.patterns.entry(pattern.clone()).or_default() += 1;
         }
-        self.bytes += ENTRY_BYTES + length(&value.topic_names);
+        self.bytes += cost(id, value);
         self.members.insert(id.into(), value.clone());
     }
 
@@ -115,7 +115,7 @@ impl State {
         if let Some(pattern) = &value.topic_regex {
             one_less(&mut self.patterns, pattern);
         }
-        self.bytes -= ENTRY_BYTES + length(&value.topic_names);
+        self.bytes -= cost(id, &value);
     }
 
     fn learn_current(&mut self, id: &str, value: &CurrentValue) {
@@ -298,6 +298,17 @@ fn one_less(counts: &mut BTreeMap<String, usize>, key: &str) {
 fn size(assignment: &Assignment) -> usize {
     let partitions: usize = assignment.values().map(|it| it.len()).sum();
     ENTRY_BYTES + 64 * partitions
+}
+
+/// What a member takes, about: texts that are kept in a second map count twice.
+fn cost(id: &str, value: &ConsumerValue) -> usize {
+    let twice = [&value.instance_id, &value.topic_regex];
+    let twice = twice.into_iter().flatten().map(|it| 2 * it.len());
+    let once = [&value.rack_id, &value.server_assignor];
+    let once = once.into_iter().flatten().map(String::len);
+    let client = value.client_id.len() + value.client_host.len();
+    let texts = twice.sum::<usize>() + once.sum::<usize>() + client;
+    ENTRY_BYTES + 2 * id.len() + texts + length(&value.topic_names)
 }
 
 fn length(texts: &[String]) -> usize {

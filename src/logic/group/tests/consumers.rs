@@ -338,6 +338,25 @@ fn requests_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn each_text_that_a_member_sends_counts_as_memory() {
+    let bytes = |change: fn(&mut ConsumerHeartbeat)| {
+        let mut bench = bench();
+        bench.ask(Request::ConsumerHeartbeat(wrong(change)));
+        bench.coordinator.bytes()
+    };
+    let plain = bytes(|_| ());
+    let texts: [fn(&mut ConsumerHeartbeat); 4] = [
+        |it| it.rack_id = Some("r".repeat(10_000)),
+        |it| it.instance_id = Some("i".repeat(10_000)),
+        |it| it.client_id = "c".repeat(10_000),
+        |it| it.client_host = "h".repeat(10_000),
+    ];
+    for text in texts {
+        assert!(bytes(text) >= plain + 10_000);
+    }
+}
+
+#[test]
 fn a_group_takes_as_many_members_as_it_may_have() {
     let mut few = settings();
     few.consumer.size_max = 1;

@@ -59,6 +59,23 @@ fn a_client_must_come_back_with_the_id_that_it_was_given() {
 }
 
 #[test]
+fn an_id_that_a_nameless_member_was_given_is_nobody_elses() {
+    let mut bench = Bench::new();
+    let named = bench.join("", Some("i"));
+    let asked = bench.ask(Request::Join(Join {
+        id_required: true,
+        ..join("", None)
+    }));
+    let given = bench.joined(asked).member_id;
+    let mixed = bench.join(&given, Some("i"));
+    assert_eq!(bench.joined(mixed).error, Some(ErrorCode::UnknownMemberId));
+    let right = bench.join(&given, None);
+    bench.pass(2 * DELAY_MS);
+    assert_eq!(bench.joined(named).error, None);
+    assert_eq!(bench.joined(right).member_id, given);
+}
+
+#[test]
 fn a_new_member_that_asks_again_may_still_wait_longer_than_its_session() {
     let mut bench = Bench::new();
     let (ids, generation) = bench.stable(1);

@@ -211,3 +211,54 @@ fn a_deleted_topic_takes_its_offsets_with_it() {
     bench.reload();
     assert_eq!(bench.offset(), None);
 }
+
+#[test]
+fn a_topic_that_is_deleted_while_its_groups_load_takes_its_offsets_with_it() {
+    let mut bench = Bench::new();
+    let token = bench.commit("", -1, 1);
+    assert_eq!(bench.committed(token), ErrorCode::None);
+    bench.step(Event::Unload(0));
+    bench.step(Event::Load(0));
+    bench.step(Event::TopicDeleted("t".into()));
+    bench.step(Event::Replay(0, bench.log.clone()));
+    bench.step(Event::Loaded(0));
+    assert_eq!(bench.offset(), None);
+    bench.reload();
+    assert_eq!(bench.offset(), None, "the tombstones are in the log");
+}
+
+#[test]
+fn a_commit_too_large_for_one_append_is_refused_when_a_part_of_it_is() {
+    const ITEMS: i32 = 8_000;
+    let mut bench = Bench::new();
+    bench.prompt = false;
+    let mut request = commit("", -1, 1);
+    request.offsets = (0..ITEMS)
+        .map(|partition| CommitItem {
+            partition,
+            ..request.offsets[0].clone()
+        })
+        .collect();
+    let token = bench.ask(Request::Commit(request));
+    assert_eq!(bench.pending.len(), 2);
+    bench.fail_one(AppendError::TooLarge);
+    bench.commit_one();
+    let Some(Reply::Commit(errors)) = bench.answer(token) else {
+        panic!("no answer");
+    };
+    let refused = vec![ErrorCode::InvalidCommitOffsetSize; ITEMS as usize];
+    assert_eq!(errors, refused);
+}
+
+#[test]
+fn nothing_expires_by_a_clock_that_may_have_been_set() {
+    let mut bench = Bench::new();
+    let token = bench.commit("", -1, 1);
+    assert_eq!(bench.committed(token), ErrorCode::None);
+    bench.coordinator.believe_clock(false);
+    bench.pass(1_020_000);
+    assert_eq!(bench.offset(), Some(1));
+    bench.coordinator.believe_clock(true);
+    bench.pass(20_000);
+    assert_eq!(bench.offset(), None);
+}

@@ -1,0 +1,139 @@
+//! What is read from segment files: checked before it is served, and refused when it is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use logic::ids::Offset;
+use reactor::Reactor;
+
+use super::harness::*;
+use crate::storage::{Log, Read, ReadError, StorageError, place};
+
+const BATCHES: usize = 40;
+const RECORDS: usize = 5;
+const SEGMENT_BYTES: u32 = 20_000;
+const STEP: usize = 3_000;
+
+/// A partition with sealed segments after a clean stop, and its bytes.
+fn sealed_segments() -> (TempDir, Vec<u8>) {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    let all = run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let made = storage
+            .create(id(0), "topic", config(SEGMENT_BYTES), 0)
+            .await;
+        let logs = [made.expect("created")];
+        let mut all = Vec::new();
+        for at in 0..BATCHES {
+            all.extend(append(&logs[0], RECORDS, at as i64, &[at as u8; 400], true));
+        }
+        durable(&storage, &logs).await;
+        storage.close().await;
+        all
+    });
+    (dir, all)
+}
+
+fn first_segment(dir: &Path, ending: &str) -> PathBuf {
+    let partition = dir.join("logs").join(place::log_name("topic", id(0)));
+    partition.join(format!("{}.{ending}", place::segment_name(Offset(0))))
+}
+
+/// Does something with the log, opened again.
+fn reopened<T, F>(dir: &TempDir, work: impl FnOnce(Reactor, Log) -> F + Send + 'static) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T>,
+{
+    let path = dir.0.clone();
+    let recovery = recovered(&path);
+    assert!(recovery.damaged.is_empty(), "{:?}", recovery.damaged);
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let mut logs = attach_all(&storage, recovery.logs, config(SEGMENT_BYTES)).await;
+        work(reactor, logs.remove(0)).await
+    })
+}
+
+async fn read(log: &Log, offset: i64) -> Result<Read, ReadError> {
+    log.read_slow(Offset(offset), log.log_end(), STEP, true)
+        .await
+}
+
+fn is_damage<T>(read: &Result<T, ReadError>) -> bool {
+    matches!(read, Err(ReadError::Storage(StorageError::Damaged { .. })))
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_refused_and_what_is_right_beside_it_served() {
+    // In a record, in the base offset, and in the leader epoch, which no checksum covers.
+    for wrong_at in [200, 7, 15] {
+        let (dir, all) = sealed_segments();
+        let path = first_segment(&dir.0, "log");
+        let mut bytes = fs::read(&path).expect("a segment");
+        let batch = all.len() / BATCHES;
+        bytes[2 * batch + wrong_at] ^= 0x40;
+        fs::write(&path, bytes).expect("written");
+        reopened(&dir, move |_, log| async move {
+            let records = RECORDS as i64;
+            for _ in 0..2 {
+                assert!(is_damage(&read(&log, 2 * records).await), "byte {wrong_at}");
+            }
+            for sound in [0, 1, 4, 20] {
+                let read = read(&log, sound * records).await;
+                let sound_is_served = matches!(read, Ok(Read::File { .. }));
+                assert!(sound_is_served, "byte {wrong_at}, batch {sound}: {read:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn an_index_file_that_leads_astray_costs_a_walk_and_nothing_else() {
+    for wrong_at in [3, 7] {
+        let (dir, all) = sealed_segments();
+        let path = first_segment(&dir.0, "index");
+        let mut bytes = fs::read(&path).expect("an index");
+        assert!(bytes.len() > 8, "an entry before the last");
+        bytes[wrong_at] ^= 1;
+        fs::write(&path, bytes).expect("written");
+        reopened(&dir, move |reactor, log| async move {
+            for from in 0..(BATCHES * RECORDS) as i64 {
+                let read = read_step(&reactor, &log, Offset(from), STEP).await;
+                let batch = all.len() / BATCHES;
+                let start = from as usize / RECORDS * batch;
+                assert!(all[start..].starts_with(&read), "from {from}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_log_that_is_being_deleted_is_not_read() {
+    let (dir, _) = sealed_segments();
+    reopened(&dir, |_, log| async move {
+        let before = read(&log, 0).await;
+        assert!(matches!(before, Ok(Read::File { .. })));
+        log.delete().await.expect("deleted");
+        let closed = |read| matches!(read, Err(ReadError::Storage(StorageError::Closed)));
+        assert!(closed(log.read(Offset(0), log.log_end(), STEP, true)));
+        assert!(closed(read(&log, 0).await));
+    });
+}
+
+#[test]
+fn a_deleted_log_lets_go_of_its_files() {
+    let (dir, _) = sealed_segments();
+    reopened(&dir, move |_, log| async move {
+        append(&log, RECORDS, 0, &[1; 400], true);
+        drop(read(&log, 0).await);
+        log.delete().await.expect("deleted");
+        assert!(log.state.pages.borrow().is_empty());
+        let held = |at: &crate::storage::append::Unsealed| at.file.is_some();
+        assert!(!log.state.unsealed.borrow().iter().any(held));
+        let order = log.shared.tail_order.borrow();
+        let ours = |other: &&std::rc::Rc<_>| std::rc::Rc::ptr_eq(other, &log.state);
+        assert_eq!(order.iter().filter(ours).count(), 0);
+    });
+}
