@@ -103,6 +103,7 @@ impl Story {
         self.home = node;
         self.loads += 1;
         self.loading = Some(0);
+        self.oracle.deleted_topic = None;
         self.step(node, Event::Load(HOLDER));
         self.look();
         self.plan(1, Happening::Load(self.loads));
@@ -124,6 +125,7 @@ impl Story {
         self.loading = None;
         self.oracle.loaded(self.at_ms, &self.log);
         self.step(self.home, Event::Loaded(HOLDER));
+        self.oracle.deleted_topic = None;
         let compacted = self.log.compacted(self.random.one_in(2));
         let found = view::View::of(&mut self.nodes[self.home], self.at_ms);
         let twin = view::View::replayed(compacted, &self.topics, self.at_ms);
@@ -260,7 +262,9 @@ impl Story {
         for node in 0..NODES {
             self.step(node, Event::TopicDeleted(UNREAD.into()));
         }
-        self.oracle.deleted_topic = None;
+        if self.loading.is_none() {
+            self.oracle.deleted_topic = None;
+        }
         self.look();
         self.set_topic(UNREAD, UNREAD_PARTITIONS);
     }

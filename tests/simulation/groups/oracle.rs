@@ -77,7 +77,7 @@ pub struct Oracle {
     given: BTreeMap<Place, String>,
     /// Which consumer may have a partition.
     granted: BTreeMap<(TopicUuid, i32), String>,
-    /// The topic that is deleted at this moment.
+    /// The topic that is deleted at this moment, or was while the partition loaded.
     pub deleted_topic: Option<&'static str>,
     pub acknowledged: u64,
     pub expired: u64,
