@@ -21,9 +21,13 @@ impl Group {
         let kept: usize = self.durable.offsets().values().map(|it| it.len()).sum();
         let nothing_left = kept == expired.len();
         let mut records = self.tombstones(expired);
-        if nothing_left && self.durable.consumers.exists() {
-            records.extend(self.make_room().unwrap_or_default());
-        }
+        let removal = if nothing_left && self.durable.consumers.exists() {
+            self.make_room().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let forgets_consumers = !removal.is_empty();
+        records.extend(removal);
         if nothing_left
             && !self.is_of_consumers()
             && self.phase == Phase::Empty
@@ -34,7 +38,10 @@ impl Group {
                 value: None,
             });
         }
-        if !records.is_empty() {
+        if forgets_consumers {
+            // If the log does not take it, the group is what it was, its epoch included.
+            self.send_round(records, Vec::new(), turn);
+        } else if !records.is_empty() {
             turn.append(self.partition, &self.id, records, Then::Nothing);
         }
     }

@@ -449,6 +449,7 @@ impl Oracle {
         self.has_only(beat);
         let member = &beat.member_id;
         if beat.epoch < 0 {
+            self.known.remove(member);
             return;
         }
         self.epochs.insert(member.clone(), reply.epoch);
@@ -483,6 +484,22 @@ impl Oracle {
             },
         };
         self.known.insert(member.clone(), known);
+        self.count_in_what_is_unanswered(member);
+    }
+
+    /// A member is what it said last, whether or not that was answered: the coordinator may go by it already.
+    fn count_in_what_is_unanswered(&mut self, member: &str) {
+        let unanswered = self.asked.values().filter_map(|it| match &it.request {
+            Request::ConsumerHeartbeat(beat) if beat.member_id == member => Some(beat.clone()),
+            _ => None,
+        });
+        let unanswered: Vec<ConsumerHeartbeat> = unanswered.collect();
+        for beat in unanswered {
+            self.has_only(&beat);
+            if beat.epoch < 0 {
+                self.known.remove(member);
+            }
+        }
     }
 
     fn deletes_offsets(&self, at_ms: u64, log: &Log, asked: &Asked, results: &[Vec<ErrorCode>]) {

@@ -277,7 +277,9 @@ impl Consumers {
         let next = reconcile(current, &goal, owned.as_ref(), |topic, index| {
             self.is_free(&member_id, topic, index)
         });
-        let is_news = wants_all || next.assigned != current.assigned;
+        // What differs from what it says was told in an answer that may have been lost.
+        let differs = owned.as_ref().is_some_and(|it| *it != next.assigned);
+        let is_news = wants_all || differs || next.assigned != current.assigned;
         if next != *current {
             let record = ConsumerRecord::Current(member_id.clone(), Some(next.clone()));
             self.write(round, record);

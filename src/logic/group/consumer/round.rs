@@ -153,8 +153,18 @@ impl Group {
             let value = None;
             round.records.insert(0, GroupRecord::Group { group, value });
         }
+        self.send_round(round.records, round.owed, turn);
+    }
+
+    /// Until the log has these records nothing else is decided, and nothing of it if it does not take them.
+    pub(in crate::group) fn send_round(
+        &mut self,
+        records: Vec<GroupRecord>,
+        owed: Vec<Owed>,
+        turn: &mut Turn<'_>,
+    ) {
         self.consumers.in_flight = true;
-        self.send(batches(round.records).into(), round.owed, turn);
+        self.send(batches(records).into(), owed, turn);
     }
 
     /// One batch after the other: none is in the log of which an earlier one is not.
