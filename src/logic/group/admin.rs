@@ -63,6 +63,10 @@ impl Group {
             return turn.reply(token, Reply::Delete(ErrorCode::NonEmptyGroup));
         }
         let mut records = self.offset_removal(turn);
+        if self.durable.consumers.exists() {
+            // It was a group of consumers, and the log has not taken that it is none any more.
+            records.extend(self.make_room().unwrap_or_default());
+        }
         records.push(GroupRecord::Group {
             group: self.id.clone(),
             value: None,

@@ -21,12 +21,13 @@ impl Group {
         let kept: usize = self.durable.offsets().values().map(|it| it.len()).sum();
         let nothing_left = kept == expired.len();
         let mut records = self.tombstones(expired);
+        let is_of_consumers = self.is_of_consumers();
         let removal = if nothing_left && self.durable.consumers.exists() {
             self.make_room().unwrap_or_default()
         } else {
             Vec::new()
         };
-        let forgets_consumers = !removal.is_empty();
+        let forgets_consumers = is_of_consumers && !removal.is_empty();
         records.extend(removal);
         if nothing_left
             && !self.is_of_consumers()
