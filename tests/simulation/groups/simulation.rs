@@ -105,7 +105,7 @@ fn run(wanted: &Wanted) -> bool {
         };
         let lived = catch_unwind(|| {
             let outcome = live(plan);
-            if seed % wanted.twice == 0 && !plan.aloud {
+            if seed.is_multiple_of(wanted.twice) && !plan.aloud {
                 assert_eq!(live(plan), outcome, "the same seed is the same story");
             }
             outcome
@@ -120,7 +120,7 @@ fn run(wanted: &Wanted) -> bool {
             }
         }
         let done = seed - wanted.from + 1;
-        if done % PROGRESS == 0 {
+        if done.is_multiple_of(PROGRESS) {
             println!("{done} of {} seeds, {failed} failed", wanted.seeds);
         }
     }
