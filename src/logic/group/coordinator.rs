@@ -450,11 +450,7 @@ impl Coordinator {
                 });
                 return;
             }
-            Then::Part { last } => {
-                if let Some(error) = error {
-                    self.appends.fail(last, error);
-                }
-            }
+            Then::Part { last } => self.appends.part_ended(last, error),
             Then::Nothing => {}
         }
         // Its memory has changed, and perhaps there is nothing left of it.

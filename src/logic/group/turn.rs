@@ -136,10 +136,10 @@ impl Appends {
         self.in_flight.remove(&batch)
     }
 
-    /// An earlier part of an append's change is not in the log.
-    pub(super) fn fail(&mut self, last: BatchId, error: AppendError) {
+    /// An earlier part of an append's change is in the log, or could not be: the first error stays.
+    pub(super) fn part_ended(&mut self, last: BatchId, error: Option<AppendError>) {
         if let Some(append) = self.in_flight.get_mut(&last) {
-            append.failed.get_or_insert(error);
+            append.failed = append.failed.or(error);
         }
     }
 
