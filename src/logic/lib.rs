@@ -5,6 +5,8 @@ extern crate alloc;
 
 pub mod ids;
 
+mod bugs;
+
 pub mod log;
 
 pub mod cluster;

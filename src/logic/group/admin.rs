@@ -12,6 +12,7 @@ use super::classic::members::Member;
 use super::request::{DescribedMember, Description, ListedGroup, Reply, Token};
 use super::state::{CONSUMER, Group, Phase};
 use super::turn::{Then, Turn};
+use crate::bugs;
 
 impl Group {
     /// The group as DescribeGroups shows it. What members say and hold is only told of a stable one:
@@ -62,6 +63,10 @@ impl Group {
             return turn.reply(token, Reply::Delete(ErrorCode::NonEmptyGroup));
         }
         let mut records = self.offset_removal(turn);
+        if self.durable.consumers.exists() {
+            // It was a group of consumers, and the log has not taken that it is none any more.
+            records.extend(self.make_room().unwrap_or_default());
+        }
         records.push(GroupRecord::Group {
             group: self.id.clone(),
             value: None,
@@ -74,9 +79,21 @@ impl Group {
         turn.append(self.partition, &self.id, records, then);
     }
 
+    /// Of an empty group by the classic protocol that the log has forgotten nothing stays: what was committed
+    /// while its tombstone was on its way is a new group's, and ages from its commit.
+    pub(super) fn forget_if_deleted(&mut self, turn: &Turn<'_>) {
+        let is_deleted = self.phase == Phase::Empty && self.durable.value.is_none();
+        if is_deleted && !turn.appends.group(&self.id) {
+            self.forget_classic();
+        }
+    }
+
     /// The records that make all offsets forgotten, those on their way to the log at this moment included.
     pub(super) fn offset_removal(&self, turn: &Turn<'_>) -> Vec<GroupRecord> {
         let mut offsets: BTreeSet<(String, i32)> = turn.appends.offsets_of(&self.id);
+        if bugs::misses_tombstones() {
+            offsets.clear();
+        }
         for (topic, partitions) in self.durable.offsets() {
             offsets.extend(partitions.keys().map(|index| (topic.clone(), *index)));
         }

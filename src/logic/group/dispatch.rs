@@ -66,7 +66,12 @@ impl Group {
     /// A group of consumers that has none left may become one by the classic protocol.
     fn join_in_place_of_consumers(&mut self, token: Token, request: Join, turn: &mut Turn<'_>) {
         let Some(records) = self.make_room() else {
-            let error = ErrorCode::InconsistentGroupProtocol;
+            let error = if self.consumers.ahead.is_empty() {
+                // Its last members, or the group itself, are about to be gone: this may be asked again.
+                ErrorCode::CoordinatorLoadInProgress
+            } else {
+                ErrorCode::InconsistentGroupProtocol
+            };
             return turn.reply(token, Request::Join(request).refused(error));
         };
         turn.append(self.partition, &self.id, records, Then::Nothing);

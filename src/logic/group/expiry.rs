@@ -8,6 +8,7 @@ use wire::group_records::{GroupRecord, OffsetValue};
 
 use super::state::{Group, Phase};
 use super::turn::{Then, Turn};
+use crate::bugs;
 
 impl Group {
     /// Forgets what has expired, and the group itself when nothing is left of it.
@@ -20,9 +21,14 @@ impl Group {
         let kept: usize = self.durable.offsets().values().map(|it| it.len()).sum();
         let nothing_left = kept == expired.len();
         let mut records = self.tombstones(expired);
-        if nothing_left && self.durable.consumers.exists() {
-            records.extend(self.make_room().unwrap_or_default());
-        }
+        let is_of_consumers = self.is_of_consumers();
+        let removal = if nothing_left && self.durable.consumers.exists() {
+            self.make_room().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let forgets_consumers = is_of_consumers && !removal.is_empty();
+        records.extend(removal);
         if nothing_left
             && !self.is_of_consumers()
             && self.phase == Phase::Empty
@@ -33,7 +39,10 @@ impl Group {
                 value: None,
             });
         }
-        if !records.is_empty() {
+        if forgets_consumers {
+            // If the log does not take it, the group is what it was, its epoch included.
+            self.send_round(records, Vec::new(), turn);
+        } else if !records.is_empty() {
             turn.append(self.partition, &self.id, records, Then::Nothing);
         }
     }
@@ -63,7 +72,7 @@ impl Group {
             } else {
                 self.phase == Phase::Stable && subscribed.is_some_and(|it| it.contains(topic))
             };
-            if read {
+            if read && !bugs::expires_in_live_groups() {
                 continue;
             }
             for (index, value) in partitions {

@@ -12,6 +12,7 @@ use super::request::{
 };
 use super::state::{CONSUMER, Group, Phase};
 use super::turn::{Then, Turn};
+use crate::bugs;
 
 impl Group {
     /// Takes one OffsetCommit.
@@ -54,7 +55,11 @@ impl Group {
         if outsider && identity.member_id.is_empty() && identity.instance_id.is_none() {
             return Err(ErrorCode::UnknownMemberId);
         }
-        self.check_generation(identity, request.generation)?;
+        if bugs::accepts_old_commits() {
+            self.check_member(identity)?;
+        } else {
+            self.check_generation(identity, request.generation)?;
+        }
         if self.phase == Phase::CompletingRebalance {
             return Err(ErrorCode::RebalanceInProgress);
         }

@@ -136,10 +136,10 @@ impl Appends {
         self.in_flight.remove(&batch)
     }
 
-    /// An earlier part of an append's change is not in the log.
-    pub(super) fn fail(&mut self, last: BatchId, error: AppendError) {
+    /// An earlier part of an append's change is in the log, or could not be: the first error stays.
+    pub(super) fn part_ended(&mut self, last: BatchId, error: Option<AppendError>) {
         if let Some(append) = self.in_flight.get_mut(&last) {
-            append.failed.get_or_insert(error);
+            append.failed = append.failed.or(error);
         }
     }
 
@@ -156,6 +156,14 @@ impl Appends {
     /// Whether records of a group are on their way.
     pub(super) fn concern(&self, group: &str) -> bool {
         self.in_flight.values().any(|it| it.group == group)
+    }
+
+    /// Whether the state of a group by the classic protocol is on its way.
+    pub(super) fn group(&self, group: &str) -> bool {
+        let records = self.in_flight.values().filter(|it| it.group == group);
+        records
+            .flat_map(|it| it.records.iter())
+            .any(|it| matches!(it, GroupRecord::Group { value: Some(_), .. }))
     }
 
     /// Whether the assignment of a generation is on its way.

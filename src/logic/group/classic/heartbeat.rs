@@ -7,6 +7,7 @@ use core::mem;
 
 use wire::ErrorCode;
 
+use crate::bugs;
 use crate::group::request::{Heartbeat, Reply, Token};
 use crate::group::state::{Group, Phase};
 use crate::group::turn::Turn;
@@ -35,7 +36,9 @@ impl Group {
 
     /// A member lives.
     pub(in crate::group) fn heard(&mut self, member_id: &str, turn: &Turn<'_>) {
-        if let Some(member) = self.members.get_mut(member_id) {
+        if !bugs::leaves_session_timers()
+            && let Some(member) = self.members.get_mut(member_id)
+        {
             member.heard(turn.now.instant);
         }
     }

@@ -427,6 +427,55 @@ fn an_empty_group_changes_its_kind_and_keeps_its_offsets() {
 }
 
 #[test]
+fn a_group_whose_end_the_log_does_not_take_is_what_it_was() {
+    let mut bench = bench();
+    let mut a = client("a");
+    a.beat(&mut bench).expect("joins");
+    a.leave(&mut bench, -1).expect("leaves");
+    bench.prompt = false;
+    bench.pass(settings().retention_check_interval_ms);
+    let early = bench.join("", None);
+    let early = bench.joined(early).error;
+    assert_eq!(early, Some(ErrorCode::CoordinatorLoadInProgress));
+    bench.fail_one(AppendError::Unavailable);
+    bench.prompt = true;
+    let mut b = client("b");
+    b.beat(&mut bench).expect("joins");
+    assert_eq!(b.epoch, 3, "epochs go on from where they were");
+}
+
+#[test]
+fn a_group_that_has_changed_its_kind_is_deleted_whole_though_the_log_missed_the_change() {
+    let mut bench = bench();
+    let mut a = client("a");
+    a.beat(&mut bench).expect("joins");
+    a.leave(&mut bench, -1).expect("leaves");
+    bench.prompt = false;
+    let first = bench.join("", None);
+    bench.fail_one(AppendError::Unavailable);
+    bench.prompt = true;
+    bench.pass(2 * DELAY_MS);
+    let id = bench.joined(first).member_id;
+    bench.leave(&[(&id, None)]);
+    let token = bench.ask(Request::Delete(GROUP.into()));
+    assert_eq!(bench.answer(token), Some(Reply::Delete(ErrorCode::None)));
+    bench.reload();
+    assert_eq!(bench.coordinator.list().0, []);
+}
+
+#[test]
+fn a_member_that_has_something_else_than_it_was_told_is_told_again() {
+    let mut bench = bench();
+    let (mut a, mut b) = (client("a"), client("b"));
+    a.beat(&mut bench).expect("joins");
+    b.beat(&mut bench).expect("joins");
+    let lost = a.ask(&mut bench).expect("lives");
+    assert_eq!(lost.assignment.as_ref().map(count), Some(3));
+    let again = a.ask(&mut bench).expect("lives");
+    assert_eq!(again.assignment, lost.assignment);
+}
+
+#[test]
 fn offsets_of_topics_that_members_read_stay_and_an_empty_group_is_forgotten_in_time() {
     let mut bench = bench();
     let mut a = client("a");

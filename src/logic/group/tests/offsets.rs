@@ -183,6 +183,29 @@ fn only_an_empty_group_is_deleted_and_nothing_of_it_comes_back() {
 }
 
 #[test]
+fn what_is_committed_while_a_group_is_being_deleted_ages_from_its_commit() {
+    let mut bench = Bench::new();
+    let (ids, generation) = bench.stable(1);
+    let token = bench.commit(&ids[0], generation, 1);
+    assert_eq!(bench.committed(token), ErrorCode::None);
+    bench.leave(&[(&ids[0], None)]);
+    let retention_ms = settings().retention_ms.unsigned_abs();
+    bench.pass(retention_ms / 2);
+    bench.prompt = false;
+    let deleted = bench.ask(Request::Delete(GROUP.into()));
+    let late = bench.commit("", -1, 2);
+    bench.commit_all();
+    bench.prompt = true;
+    assert_eq!(bench.answer(deleted), Some(Reply::Delete(ErrorCode::None)));
+    assert_eq!(bench.committed(late), ErrorCode::None);
+    let sweep_ms = settings().retention_check_interval_ms;
+    bench.pass(retention_ms / 2 + 2 * sweep_ms);
+    assert_eq!(bench.offset(), Some(2), "the group that was empty is gone");
+    bench.pass(retention_ms / 2);
+    assert_eq!(bench.offset(), None);
+}
+
+#[test]
 fn offsets_are_deleted_but_not_of_topics_that_members_may_read() {
     let mut bench = Bench::new();
     let (ids, generation) = bench.stable(1);
