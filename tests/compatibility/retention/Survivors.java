@@ -9,12 +9,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -23,30 +26,30 @@ public final class Survivors {
     private static final int BATCHES = 300;
     private static final int BATCH_RECORDS = 5;
     private static final int KEYS = 40;
+    /** Nothing goes while records arrive: what goes then depends on how far the log was at that moment. */
+    private static final Map<String, String> FEEDING = Map.of("cleanup.policy", "delete", "retention.ms", "-1",
+            "segment.bytes", "1048576", "file.delete.delay.ms", "1000");
+    private static final Map<String, String> COMPACT = Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.0");
+    /** What compact-delete gets once it is compacted: retention before or after compaction leaves other records. */
+    private static final Map<String, String> THEN_DELETE = Map.of("cleanup.policy", "compact,delete", "retention.bytes", "1");
 
-    /** One topic: its configs, the codec of its records and how old they are, first and last. */
-    private record Case(String topic, Map<String, String> configs, String codec, long oldestMs, long newestMs) {}
+    /** One topic: the rules that hold once it is fed, the codec of its records and how old they are, first and last. */
+    private record Case(String topic, Map<String, String> rules, String codec, long oldestMs, long newestMs) {}
 
     private static List<Case> cases() {
         List<Case> all = new ArrayList<>();
         for (String codec : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
-            all.add(new Case("compact-" + codec, compact("compact"), codec, 60_000, 0));
+            all.add(new Case("compact-" + codec, COMPACT, codec, 60_000, 0));
         }
-        all.add(new Case("compact-delete", with(compact("compact,delete"), "retention.bytes", "1500000"), "none", 60_000, 0));
-        all.add(new Case("compact-lag", with(compact("compact"), "min.compaction.lag.ms", "" + DAY_MS), "none", 3 * DAY_MS, 0));
-        Map<String, String> delete = Map.of("segment.bytes", "1048576", "file.delete.delay.ms", "1000");
-        all.add(new Case("size", with(delete, "retention.bytes", "2000000"), "none", 60_000, 0));
-        all.add(new Case("size-zero", with(delete, "retention.bytes", "0"), "none", 60_000, 0));
-        all.add(new Case("time", with(delete, "retention.ms", "" + DAY_MS), "none", 3 * DAY_MS, 0));
-        all.add(new Case("time-all", with(delete, "retention.ms", "" + DAY_MS), "none", 9 * DAY_MS, 3 * DAY_MS));
-        all.add(new Case("time-future", with(delete, "retention.ms", "1000"), "none", -3_000_000, -3_000_000));
-        all.add(new Case("for-ever", with(delete, "retention.ms", "-1"), "none", 9 * DAY_MS, 3 * DAY_MS));
+        all.add(new Case("compact-delete", COMPACT, "none", 60_000, 0));
+        all.add(new Case("compact-lag", with(COMPACT, "min.compaction.lag.ms", "" + DAY_MS), "none", 3 * DAY_MS, 0));
+        all.add(new Case("size", Map.of("retention.bytes", "2000000"), "none", 60_000, 0));
+        all.add(new Case("size-zero", Map.of("retention.bytes", "0"), "none", 60_000, 0));
+        all.add(new Case("time", Map.of("retention.ms", "" + DAY_MS), "none", 3 * DAY_MS, 0));
+        all.add(new Case("time-all", Map.of("retention.ms", "" + DAY_MS), "none", 9 * DAY_MS, 3 * DAY_MS));
+        all.add(new Case("time-future", Map.of("retention.ms", "1000"), "none", -3_000_000, -3_000_000));
+        all.add(new Case("for-ever", Map.of("retention.ms", "-1"), "none", 9 * DAY_MS, 3 * DAY_MS));
         return all;
-    }
-
-    private static Map<String, String> compact(String policy) {
-        return Map.of("cleanup.policy", policy, "segment.bytes", "1048576", "min.cleanable.dirty.ratio", "0.0",
-                "file.delete.delay.ms", "1000");
     }
 
     private static Map<String, String> with(Map<String, String> configs, String name, String value) {
@@ -55,21 +58,33 @@ public final class Survivors {
         return more;
     }
 
-    /** Arguments: feed or read, the address; for feed, what now is in ms since 1970. */
+    /** Arguments: feed, delete or read, the address; for feed, what now is in ms since 1970. */
     public static void main(String[] arguments) throws Exception {
         Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", arguments[1]));
-        if (arguments[0].equals("feed")) {
-            for (Case one : cases()) {
-                feed(settings, one, Long.parseLong(arguments[2]));
+        switch (arguments[0]) {
+            case "feed" -> {
+                for (Case one : cases()) {
+                    feed(settings, one, Long.parseLong(arguments[2]));
+                    rule(settings, one.topic, one.rules);
+                }
             }
-        } else {
-            read(settings);
+            case "delete" -> rule(settings, "compact-delete", THEN_DELETE);
+            case "read" -> read(settings);
+            default -> throw new IllegalArgumentException(arguments[0]);
+        }
+    }
+
+    private static void rule(Map<String, Object> settings, String topic, Map<String, String> rules) throws Exception {
+        List<AlterConfigOp> changes = new ArrayList<>();
+        rules.forEach((name, value) -> changes.add(new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET)));
+        try (Admin admin = Admin.create(settings)) {
+            admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, topic), changes)).all().get();
         }
     }
 
     private static void feed(Map<String, Object> settings, Case one, long nowMs) throws Exception {
         try (Admin admin = Admin.create(settings)) {
-            NewTopic topic = new NewTopic(one.topic, 1, (short) 1).configs(one.configs);
+            NewTopic topic = new NewTopic(one.topic, 1, (short) 1).configs(FEEDING);
             admin.createTopics(List.of(topic)).all().get();
         }
         Map<String, Object> producing = new HashMap<>(settings);
@@ -106,7 +121,7 @@ public final class Survivors {
                 while (consumer.position(partition) < end) {
                     for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(10))) {
                         System.out.println(one.topic + " " + record.offset() + " " + new String(record.key())
-                                + " " + record.timestampType() + " " + Arrays.hashCode(record.value()));
+                                + " " + record.timestamp() + " " + Arrays.hashCode(record.value()));
                     }
                 }
             }
