@@ -1,5 +1,6 @@
 //! A file as a block device with a file system on it: loop device, mkfs, mount, and the way back. Needs
 //! root, and says what is missing where it cannot work. Knows nothing of what is written there.
+#![allow(dead_code, reason = "each test needs some of it")]
 
 use std::fs;
 use std::io;
