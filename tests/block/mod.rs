@@ -6,9 +6,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// CAP_SYS_ADMIN, a bit of the capabilities in /proc.
 const ADMIN: u64 = 1 << 21;
+/// How long a dead process may hold on to its files.
+const LET_GO_MAX: Duration = Duration::from_secs(10);
 
 /// What a disk is formatted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,11 +121,17 @@ impl Drop for Mount {
     }
 }
 
-/// Unmounts, and if something still uses it, takes at least its name away.
+/// Unmounts, and if something goes on using it, takes at least its name away. A process that was killed
+/// may have let go of its files a little later than it has ended: its ring is taken down behind it.
 pub fn unmount(at: &Path) {
-    let mut umount = Command::new("umount");
-    if run(umount.arg(at).stderr(Stdio::null())).is_err() {
-        let _ = run(Command::new("umount").arg("-l").arg(at));
+    let begun = Instant::now();
+    let umount = || run(Command::new("umount").arg(at).stderr(Stdio::null()));
+    while umount().is_err() {
+        if begun.elapsed() > LET_GO_MAX {
+            let _ = run(Command::new("umount").arg("-l").arg(at));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
