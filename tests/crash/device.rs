@@ -5,9 +5,12 @@
 //! | it is told | it does |
 //! |---|---|
 //! | `flush delay MS` | from now on a flush takes so long; what arrives meanwhile is not covered by it |
-//! | `flush fail N` | the Nth flush from now fails; what it should have covered is lost at the cut, even if a later flush succeeds |
+//! | `flush fail N` | the Nth flush from now fails, and for 100 ms all that follow; what they should have covered is lost at the cut, even if a later flush succeeds |
 //! | `cut KEEP SEED` | of what no flush has covered, `all`, `none` or a random `half` of the sectors survives; all that follows fails |
 //! | `on` | works again |
+//!
+//! Flushes fail for so long that each who has written hears of it: a disk that loses one writer's sectors and
+//! tells another is beyond any software, as the kernel passes the failure on to nobody else.
 //!
 //! It answers each with one line, and ends with its standard input. A process of its own, since one
 //! that waits for a file system which waits for its own answers would wait forever.
@@ -17,7 +20,7 @@ use std::ffi::OsStr;
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -34,6 +37,7 @@ const SECTOR: usize = 512;
 const FILE_INODE: INodeNo = INodeNo(2);
 /// Nothing about the file ever changes.
 const ATTRIBUTES_FOR: Duration = Duration::from_secs(3600);
+const FAILING_FOR: Duration = Duration::from_millis(100);
 
 /// Serves a disk of zeros until standard input ends.
 pub fn serve(mountpoint: &Path, bytes: usize) -> std::io::Result<()> {
@@ -47,6 +51,7 @@ pub fn serve(mountpoint: &Path, bytes: usize) -> std::io::Result<()> {
         on: true,
         flush_takes: Duration::ZERO,
         fails_in: None,
+        failing: None,
     }));
     let served = Served(state.clone());
     let _session = fuser::spawn_mount(served, mountpoint, &Config::default())?;
@@ -69,6 +74,8 @@ struct State {
     flush_takes: Duration,
     /// The flush that fails, counted from the next one, 1.
     fails_in: Option<u64>,
+    /// Until then they all fail.
+    failing: Option<Instant>,
 }
 
 struct Cached {
@@ -99,7 +106,7 @@ impl State {
             ["on"] => {
                 self.on = true;
                 self.flush_takes = Duration::ZERO;
-                self.fails_in = None;
+                (self.fails_in, self.failing) = (None, None);
             }
             _ => panic!("nobody says {line:?}"),
         }
@@ -163,10 +170,14 @@ impl State {
     fn begin_flush(&mut self) -> Flush {
         let left = self.fails_in.take().map(|number| number - 1);
         self.fails_in = left.filter(|left| *left > 0);
+        let now = Instant::now();
+        if left == Some(0) {
+            self.failing = Some(now + FAILING_FOR);
+        }
         Flush {
             up_to: self.writes,
             takes: self.flush_takes,
-            fails: left == Some(0),
+            fails: self.failing.is_some_and(|until| now < until),
         }
     }
 

@@ -79,7 +79,7 @@ impl Disk {
         self.device.tell(&format!("flush delay {ms}"));
     }
 
-    /// Fails one flush, the next one if `number` is 1.
+    /// Lets flushes fail from one on, for a while: from the next one if `number` is 1.
     pub fn fail_flush(&mut self, number: u64) {
         self.device.tell(&format!("flush fail {number}"));
     }
