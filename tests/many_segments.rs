@@ -34,6 +34,11 @@ const STEP_BYTES: u64 = 512 * MIB;
 const BATCH_BYTES: u64 = 960 << 10;
 /// What may be left of all that was deleted: each partition's active segment, and the index of each.
 const LEFT_BYTES_MAX: u64 = PARTITIONS as u64 * 20 * MIB;
+/// Small, so that most of the data is in segments.
+const SMALL_WAL: [(&str, &str); 2] = [
+    ("CORELOG_WAL__EXTENT_BYTES", "4194304"),
+    ("CORELOG_WAL__BYTES_MAX", "16777216"),
+];
 const WAL: [(&str, &str); 2] = [
     ("CORELOG_WAL__EXTENT_BYTES", "4194304"),
     ("CORELOG_WAL__BYTES_MAX", "67108864"),
@@ -118,7 +123,7 @@ async fn a_start_with_many_segments_does_not_read_them() {
     let wanted: u64 = number("CORELOG_SEGMENTS", 20_000);
     let each = wanted.div_ceil(PARTITIONS.unsigned_abs().into());
     let data = DataDir::new("many-segments");
-    let broker = Broker::start_with(&data, SHARDS, &WAL).await;
+    let broker = Broker::start_with(&data, SHARDS, &SMALL_WAL).await;
     let mut connection = Connection::connect(broker.address).await.expect("connects");
     let configs = [("segment.ms", "1"), ("retention.ms", "-1")];
     let created = connection.create_topic(TOPIC, PARTITIONS, &configs).await;
@@ -135,24 +140,31 @@ async fn a_start_with_many_segments_does_not_read_them() {
         each * PARTITIONS as u64,
         begun.elapsed()
     );
-    broker.terminate();
+    broker.kill();
     let segments = segments_below(&data.join("logs"));
-    assert!(segments >= wanted, "{segments} segments");
+    // The newest may not be in a file of their own yet.
+    assert!(segments > wanted / 2, "{segments} segments");
+    let wal = space_below(&data.join("wal"));
     forget_cached(&data);
 
-    let broker = Broker::start_with(&data, SHARDS, &WAL).await;
+    let broker = Broker::start_with(&data, SHARDS, &SMALL_WAL).await;
     let took = broker.answered_after;
     let (by_calls, from_disk) = broker.bytes_read();
     println!(
-        "{segments} segments of {} MiB: answers {took:?} after its start; it has read {} KiB by calls, \
+        "{segments} segments of {} MiB, {} MiB write-ahead log: answers {took:?} after its start; it has read {} KiB by calls, \
          {} KiB from the disk",
         segments * SEGMENT_BYTES / MIB,
+        wal / MIB,
         by_calls >> 10,
         from_disk >> 10
     );
     let read = by_calls.max(from_disk);
-    assert!(read < segments * SEGMENT_BYTES / 8, "{read} bytes read");
-    broker.terminate();
+    // The newest extent is read twice; the rest is the program itself.
+    assert!(
+        read < 2 * wal + 16 * MIB,
+        "{read} bytes read, {wal} in the write-ahead log"
+    );
+    broker.kill();
 }
 
 #[tokio::test]
