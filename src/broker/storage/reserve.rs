@@ -8,10 +8,11 @@ use std::time::Duration;
 use super::signal::Signal;
 use super::state::Shared;
 
-/// How often free space is looked at, and how often when it is less than so many reserves.
+/// How often free space is looked at, and how often when the reserve is near.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_CLOSELY: Duration = Duration::from_millis(50);
-const CLOSE_RESERVES: u64 = 4;
+/// More bytes than a disk loses between two looks, whatever the reserve.
+const NEAR_BYTES: u64 = 3 << 30;
 /// Space counts as enough again once there is an eighth more than the reserve, so that a disk at the
 /// edge does not accept and refuse in turn.
 const AGAIN_SHARE: u64 = 8;
@@ -59,8 +60,8 @@ pub(super) async fn watch(shared: Rc<Shared>) {
             tell(&shared, free, reserve);
             shared.reserve.changed.notify();
         }
-        let close = free < reserve.saturating_mul(CLOSE_RESERVES);
-        reactor::timer::sleep(if close { LOOK_CLOSELY } else { LOOK }).await;
+        let near = free.saturating_sub(reserve) < NEAR_BYTES;
+        reactor::timer::sleep(if near { LOOK_CLOSELY } else { LOOK }).await;
     }
 }
 
