@@ -32,6 +32,9 @@ pub(super) fn rebuild(
         ..Checkpoint::default()
     };
     let mut order = Order::within(log_start, None);
+    // What lies wholly below the start was on its way out, and nothing of it has to be right.
+    let below = files.partition_point(|file| file.base <= log_start);
+    let files = &files[below.saturating_sub(1)..];
     for (number, file) in files.iter().enumerate() {
         let next = files.get(number + 1).map(|next| next.base);
         order = order.next_segment(file.base, next);

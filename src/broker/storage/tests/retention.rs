@@ -113,6 +113,30 @@ fn a_file_that_comes_back_after_a_power_cut_is_not_served() {
 }
 
 #[test]
+fn a_file_that_comes_back_torn_damages_nothing_even_where_the_caches_are_lost() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    let stopped = run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let (log, _) = filled(&storage, keeps(7 * DAY_MS, -1)).await;
+        let gone = log.retain(Some(NOW_MS), log.log_end()).await;
+        assert!(gone.expect("retained").is_some());
+        storage.close().await;
+        dir.snapshot()
+    });
+    let last = files(&stopped.0, ".log.deleted").pop().expect("one went");
+    let back = last.to_string_lossy().replace(".deleted", "");
+    let mut bytes = std::fs::read(&last).expect("a segment");
+    bytes[150] ^= 1;
+    std::fs::write(&back, bytes).expect("written");
+    let checkpoint = files(&stopped.0, "checkpoint").pop().expect("one");
+    std::fs::remove_file(checkpoint).expect("removed");
+    let (start, end, _) = after_a_crash(&stopped);
+    assert_eq!((start, end), (15, 20));
+    assert!(!Path::new(&back).exists(), "it went at last");
+}
+
+#[test]
 fn a_log_of_which_everything_went_goes_on_where_it_ended() {
     for clean_stop in [false, true] {
         let dir = TempDir::new();
