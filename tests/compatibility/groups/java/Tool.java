@@ -26,7 +26,7 @@ final class Tool {
     /** What a tool says; it is also kept under the step's name. */
     String run(String step, String tool, String... arguments) throws Exception {
         String said = say(tool, arguments);
-        Files.writeString(outputs.resolve(step + ".txt"), tool + " " + String.join(" ", arguments) + "\n" + steady(said));
+        Files.writeString(outputs.resolve(step + ".txt"), steady(said));
         return said;
     }
 
@@ -49,16 +49,15 @@ final class Tool {
         }
     }
 
-    /** Lines in an order, words one space apart, ids and addresses of this run hidden. */
+    /** Lines in an order, words one space apart, ids and addresses of this run hidden, and no stacks. */
     private String steady(String said) {
         return said.lines()
             .map(line -> line.replace(broker.bootstrap, "BROKER")
                 .replaceAll("[0-9A-Za-z_.-]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "MEMBER")
-                .replaceAll("(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]*[0-9A-Z_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])", "ID")
+                .replaceAll("(?<![A-Za-z0-9_-])(?![A-Za-z]+Exception)[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])", "MEMBER")
                 .replaceAll("\\d{4}-\\d\\d-\\d\\dT[0-9:.]+Z?", "TIME")
-                .replaceAll("at [A-Za-z0-9.$_]+\\(.*\\)", "at PLACE")
                 .replaceAll("\\s+", " ").strip())
-            .filter(line -> !line.isEmpty())
+            .filter(line -> !line.isEmpty() && !line.startsWith("at "))
             .sorted()
             .collect(Collectors.joining("\n", "", "\n"));
     }

@@ -76,7 +76,6 @@ final class ToolChecks {
         Checks.that(!tool.groups("list-state-stable", "--list", "--state", "stable").contains(GROUP), "it is not stable");
         Tool.row(tool.groups("list-type", "--list", "--type"), GROUP, "Classic");
         Checks.that(!tool.groups("list-type-consumer", "--list", "--type", "consumer").contains(GROUP), "it is classic");
-        tool.groups("list-state-wrong", "--list", "--state", "asleep");
         tool.groups("list-state-type", "--list", "--state", "--type");
     }
 
