@@ -85,6 +85,7 @@ final class Readers implements AutoCloseable {
     void until(BooleanSupplier reached, Supplier<String> what) throws Exception {
         long end = System.currentTimeMillis() + WAIT_MS;
         while (!reached.getAsBoolean()) {
+            members.forEach(Reader::owned);
             Checks.that(System.currentTimeMillis() < end, "not in " + WAIT_MS / 1000 + " s: " + what.get());
             Thread.sleep(20);
         }
