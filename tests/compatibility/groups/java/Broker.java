@@ -20,13 +20,18 @@ final class Broker implements AutoCloseable {
     private final List<String> command;
     private final Map<String, String> environment;
     private final File log;
-    private Process process;
+    private volatile Process process;
 
     private Broker(String bootstrap, List<String> command, Map<String, String> environment, File log) {
         this.bootstrap = bootstrap;
         this.command = command;
         this.environment = environment;
         this.log = log;
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            if (process != null) {
+                process.destroyForcibly();
+            }
+        }));
     }
 
     static Broker corelog(String program, Path data) throws Exception {

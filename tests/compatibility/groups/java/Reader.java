@@ -121,7 +121,7 @@ final class Reader extends Thread implements ConsumerRebalanceListener {
 
     Set<TopicPartition> owned() {
         if (failure != null) {
-            throw new Checks.Wrong("a member failed: " + failure + " at " + failure.getStackTrace()[0]);
+            throw new Checks.Wrong("a member failed: " + failure);
         }
         return owned;
     }
