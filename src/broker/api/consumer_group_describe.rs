@@ -1,14 +1,14 @@
 //! ConsumerGroupDescribe (API 69, KIP-848). Knows nothing of how a group comes to its state.
 
-use logic::group::request::{ConsumerDescription, DescribedConsumer, Reply, Request};
+use logic::group::request::{ConsumerDescription, DescribedConsumer, Refusal, Reply, Request};
 use logic::ids::TopicId;
+use wire::KafkaString;
 use wire::group_records::Assignment as Partitions;
 use wire::messages::ConsumerGroupDescribeRequestData;
 use wire::messages::consumer_group_describe_response::{
     Assignment, ConsumerGroupDescribeResponseData, DescribedGroup, Member, TopicPartitions,
 };
 use wire::response::Response;
-use wire::{ErrorCode, KafkaString};
 
 use super::groups::{ask, once_each, text};
 use super::topics::uuid;
@@ -36,9 +36,8 @@ pub async fn handle(context: &Context, request: ConsumerGroupDescribeRequestData
 fn described(
     context: &Context,
     id: KafkaString,
-    reply: Result<ConsumerDescription, ErrorCode>,
+    reply: Result<ConsumerDescription, Refusal>,
 ) -> DescribedGroup {
-    let not_found = format!("Group {} is not a consumer group.", id.as_str());
     let group = DescribedGroup::default()
         .with_group_id(id)
         .with_authorized_operations(NOT_ASKED);
@@ -55,12 +54,9 @@ fn described(
                     .map(|it| member(context, it))
                     .collect(),
             ),
-        Err(error) => {
-            let known = (error == ErrorCode::GroupIdNotFound).then(|| text(not_found));
-            group
-                .with_error_code(error.code())
-                .with_error_message(known)
-        }
+        Err(refusal) => group
+            .with_error_code(refusal.error.code())
+            .with_error_message(refusal.message.map(text)),
     }
 }
 

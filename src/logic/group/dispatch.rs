@@ -1,7 +1,6 @@
 //! From a request to the part of a group that takes it, by what kind of group it is. Knows nothing of what
 //! they do with it.
 
-use alloc::format;
 use alloc::vec;
 
 use wire::ErrorCode;
@@ -30,7 +29,8 @@ impl Group {
             Request::DeleteOffsets(_, topics) => self.delete_offsets(token, &topics, turn),
             Request::Describe(_) => turn.reply(token, Reply::Describe(Ok(self.describe()))),
             Request::DescribeConsumers(_) => {
-                turn.reply(token, request.refused(ErrorCode::GroupIdNotFound));
+                let reply = Reply::DescribeConsumers(self.describe_consumers(turn));
+                turn.reply(token, reply);
             }
             Request::Delete(_) => self.delete(token, turn),
         }
@@ -87,9 +87,7 @@ pub(super) fn without_group(request: &Request) -> Option<Reply> {
         Request::Commit(commit) => request.refused(commit.unknown_group),
         Request::ConsumerHeartbeat(heartbeat) if heartbeat.epoch == JOIN => return None,
         Request::ConsumerHeartbeat(heartbeat) => {
-            let text = format!("Group {} not found.", heartbeat.group);
-            let refusal = Refusal::new(ErrorCode::GroupIdNotFound, text);
-            Reply::ConsumerHeartbeat(Err(refusal))
+            Reply::ConsumerHeartbeat(Err(Refusal::no_group(&heartbeat.group)))
         }
         Request::Join(_) | Request::Sync(_) | Request::Heartbeat(_) => {
             request.refused(ErrorCode::UnknownMemberId)
@@ -102,7 +100,10 @@ pub(super) fn without_group(request: &Request) -> Option<Reply> {
             Reply::FetchOffsets(Ok(nothing))
         }
         Request::Describe(_) => Reply::Describe(Ok(Description::dead())),
-        Request::DescribeConsumers(_) | Request::DeleteOffsets(..) | Request::Delete(_) => {
+        Request::DescribeConsumers(group) => {
+            Reply::DescribeConsumers(Err(Refusal::no_group(group)))
+        }
+        Request::DeleteOffsets(..) | Request::Delete(_) => {
             request.refused(ErrorCode::GroupIdNotFound)
         }
     })

@@ -1,6 +1,7 @@
 //! What clients ask of a group and what they are answered, free of protocol versions. Knows nothing of
 //! how answers are found.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -213,7 +214,7 @@ pub enum Reply {
     /// To [`Request::Describe`].
     Describe(Result<Description, ErrorCode>),
     /// To [`Request::DescribeConsumers`].
-    DescribeConsumers(Result<ConsumerDescription, ErrorCode>),
+    DescribeConsumers(Result<ConsumerDescription, Refusal>),
     /// To [`Request::Delete`].
     Delete(ErrorCode),
 }
@@ -289,6 +290,20 @@ impl Refusal {
     pub fn new(error: ErrorCode, message: impl Into<String>) -> Self {
         let message = Some(message.into());
         Self { error, message }
+    }
+
+    /// There is no group of this name.
+    pub(in crate::group) fn no_group(group: &str) -> Self {
+        Self::new(
+            ErrorCode::GroupIdNotFound,
+            format!("Group {group} not found."),
+        )
+    }
+
+    /// There is one, by the classic protocol.
+    pub(in crate::group) fn of_another_kind(group: &str) -> Self {
+        let text = format!("Group {group} is not a consumer group.");
+        Self::new(ErrorCode::GroupIdNotFound, text)
     }
 }
 
@@ -439,7 +454,7 @@ impl Request {
             Self::FetchOffsets(..) => Reply::FetchOffsets(Err(error)),
             Self::DeleteOffsets(..) => Reply::DeleteOffsets(Err(error)),
             Self::Describe(_) => Reply::Describe(Err(error)),
-            Self::DescribeConsumers(_) => Reply::DescribeConsumers(Err(error)),
+            Self::DescribeConsumers(_) => Reply::DescribeConsumers(Err(error.into())),
             Self::Delete(_) => Reply::Delete(error),
         }
     }

@@ -2,10 +2,9 @@
 
 use alloc::string::String;
 
-use wire::ErrorCode;
 use wire::group_records::{Assignment, ConsumerValue};
 
-use crate::group::request::{ConsumerDescription, DescribedConsumer};
+use crate::group::request::{ConsumerDescription, DescribedConsumer, Refusal};
 use crate::group::state::Group;
 use crate::group::turn::Turn;
 
@@ -14,10 +13,10 @@ impl Group {
     pub(in crate::group) fn describe_consumers(
         &self,
         turn: &Turn<'_>,
-    ) -> Result<ConsumerDescription, ErrorCode> {
+    ) -> Result<ConsumerDescription, Refusal> {
         let state = &self.durable.consumers;
         if !state.exists() {
-            return Err(ErrorCode::GroupIdNotFound);
+            return Err(Refusal::of_another_kind(&self.id));
         }
         let member = |(id, value): (&String, &ConsumerValue)| {
             let current = state.current(id);

@@ -42,8 +42,7 @@ impl Group {
         if self.is_of_consumers() || (request.epoch == JOIN && empty) {
             return self.queue(token, Request::ConsumerHeartbeat(request), turn);
         }
-        let text = format!("Group {} is not a consumer group.", self.id);
-        let refusal = Refusal::new(ErrorCode::GroupIdNotFound, text);
+        let refusal = Refusal::of_another_kind(&self.id);
         turn.reply(token, Reply::ConsumerHeartbeat(Err(refusal)));
     }
 }

@@ -3,6 +3,7 @@
 mod client;
 mod random;
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +13,7 @@ use wire::group_records::{ConsumerRecord, GroupRecord};
 
 use self::client::{Client, REBALANCE_TIMEOUT_MS, count};
 use super::super::AppendError;
-use super::super::request::{ConsumerHeartbeat, Identity, Leave, Reply, Request};
+use super::super::request::{ConsumerHeartbeat, Identity, Leave, Refusal, Reply, Request};
 use super::harness::*;
 
 /// A topic of six partitions.
@@ -400,6 +401,25 @@ fn an_operator_removes_members_and_deletes_what_is_empty() {
     assert_eq!(bench.offset(), None);
     bench.reload();
     assert_eq!(bench.coordinator.list().0, []);
+}
+
+#[test]
+fn a_group_that_is_not_there_is_told_apart_from_one_of_the_other_kind() {
+    let mut bench = bench();
+    let refusal = |bench: &mut Bench| {
+        let token = bench.ask(Request::DescribeConsumers(GROUP.into()));
+        match bench.answer(token) {
+            Some(Reply::DescribeConsumers(Err(refusal))) => refusal,
+            other => panic!("no refusal: {other:?}"),
+        }
+    };
+    let says = |text| Refusal::new(ErrorCode::GroupIdNotFound, text);
+    let missing = says(format!("Group {GROUP} not found."));
+    assert_eq!(refusal(&mut bench), missing);
+    bench.commit("", -1, 5);
+    bench.commit_all();
+    let classic = says(format!("Group {GROUP} is not a consumer group."));
+    assert_eq!(refusal(&mut bench), classic);
 }
 
 #[test]
