@@ -1,5 +1,6 @@
 // Runs named checks and says of each on one line how it ended. A check that is listed as a known gap must fail, and
-// is told apart from others: one that passes is a failure, so that the list stays true.
+// is told apart from others: one that passes is a failure, so that the list stays true. Only where the reason begins
+// with "sometimes: " it may do either.
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -42,7 +43,8 @@ final class Checks {
         }
         String gap = gaps.get(name);
         String where = "%-9s %s (%.1f s)".formatted(broker, name, (System.nanoTime() - begun) / 1e9);
-        if (wrong == null && gap == null) {
+        boolean mayPass = gap == null || gap.startsWith("sometimes: ");
+        if (wrong == null && mayPass) {
             System.out.println("ok        " + where);
         } else if (wrong != null && gap != null) {
             System.out.println("KNOWN GAP " + where + ": " + gap + "; seen: " + brief(wrong));

@@ -26,6 +26,7 @@ final class RebalanceChecks {
             checks.check("rebalance/stall-" + protocol, () -> stall(protocol));
             checks.check("rebalance/static-" + protocol, () -> staticMember(protocol));
             checks.check("rebalance/pattern-" + protocol, () -> pattern(protocol));
+            checks.check("rebalance/deleted-" + protocol, () -> deleted(protocol));
         }
     }
 
@@ -140,7 +141,19 @@ final class RebalanceChecks {
             cluster.create(name + "-c22", 2);
             cluster.create(name + "-d1", 2);
             readers.untilShared(6);
-            cluster.admin.deleteTopics(List.of(name + "-a1")).all().get();
+        }
+    }
+
+    /** Of the topics that a pattern stands for, one goes. */
+    private void deleted(Protocol protocol) throws Exception {
+        String name = "deleted-" + protocol;
+        for (String topic : List.of(name + "-a", name + "-b", name + "-c")) {
+            cluster.create(topic, 2);
+        }
+        try (Readers readers = new Readers(cluster, name, "~" + name + "-.", protocol)) {
+            readers.start(2);
+            readers.untilShared(6);
+            cluster.admin.deleteTopics(List.of(name + "-a")).all().get();
             readers.untilShared(4);
         }
     }
