@@ -3,21 +3,21 @@
 //!
 //! `cargo test --release --test many_segments -- --ignored --nocapture`
 //!
-//! `CORELOG_SEGMENTS` sets how many there are (20,000), `CORELOG_DELETED_GIB` how much is written and
+//! `CORELOG_SEGMENTS` sets how many there are (20,000; of some thousands most are still in the write-ahead log), `CORELOG_DELETED_GIB` how much is written and
 //! deleted (10).
 
 mod broker;
 
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use broker::filling::{files_below, fill, forget_cached};
 use broker::{Broker, DataDir, number};
 use bytes::Bytes;
 use client::AdminConfig;
 use client::admin::Admin;
-use client::direct::{Acks, Connection};
+use client::direct::Connection;
 use wire::Compression;
 use wire::records::BatchBuilder;
 
@@ -54,41 +54,6 @@ fn batch(timestamp: i64, bytes: u64) -> Bytes {
     builder.finish().expect("a batch")
 }
 
-/// Produces so many batches to each partition, all acknowledged; `batch` gives the one of a number.
-async fn fill(connection: &mut Connection, batches: u64, batch: impl Fn(u64) -> Bytes) {
-    let mut unanswered = 0;
-    for number in 0..batches {
-        let batch = batch(number);
-        for partition in 0..PARTITIONS {
-            if unanswered == IN_FLIGHT * PARTITIONS {
-                connection.answer_produce().await.expect("it is written");
-                unanswered -= 1;
-            }
-            let asked = connection.ask_produce(TOPIC, partition, Acks::All, batch.clone());
-            asked.await.expect("it is sent");
-            unanswered += 1;
-        }
-    }
-    for _ in 0..unanswered {
-        connection.answer_produce().await.expect("it is written");
-    }
-}
-
-/// Calls `each` with every file below.
-fn files_below(directory: &Path, each: &mut impl FnMut(&Path)) {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
-    };
-    for entry in entries {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            files_below(&path, each);
-        } else {
-            each(&path);
-        }
-    }
-}
-
 fn segments_below(directory: &Path) -> u64 {
     let mut segments = 0;
     files_below(directory, &mut |path| {
@@ -107,16 +72,6 @@ fn space_below(directory: &Path) -> u64 {
     space
 }
 
-/// Drops what the page cache holds of every file below, so that a start reads from the disk.
-fn forget_cached(directory: &Path) {
-    files_below(directory, &mut |path| {
-        let file = File::open(path).expect("a file");
-        file.sync_all().expect("it is flushed");
-        let forgotten = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-        forgotten.expect("the cache is told");
-    });
-}
-
 #[tokio::test]
 #[ignore = "minutes"]
 async fn a_start_with_many_segments_does_not_read_them() {
@@ -131,9 +86,12 @@ async fn a_start_with_many_segments_does_not_read_them() {
     let begun = Instant::now();
     // Each is a second younger than the one before: every batch begins a segment.
     let second = |number: u64| i64::try_from(number * 1_000).expect("small");
-    fill(&mut connection, each, |number| {
-        batch(second(number), SEGMENT_BYTES)
-    })
+    fill(
+        &mut connection,
+        (TOPIC, PARTITIONS),
+        (each, IN_FLIGHT),
+        |number| batch(second(number), SEGMENT_BYTES),
+    )
     .await;
     println!(
         "{} batches in {:?}",
@@ -185,7 +143,13 @@ async fn what_is_deleted_gives_its_space_back_and_the_write_ahead_log_stays_boun
     let all: Vec<(i32, i64)> = (0..PARTITIONS).map(|partition| (partition, -1)).collect();
     let batches = STEP_BYTES / BATCH_BYTES / PARTITIONS as u64;
     for step in 1..=gib * 1024 * MIB / STEP_BYTES {
-        fill(&mut connection, batches, |_| batch(1_000, BATCH_BYTES)).await;
+        fill(
+            &mut connection,
+            (TOPIC, PARTITIONS),
+            (batches, IN_FLIGHT),
+            |_| batch(1_000, BATCH_BYTES),
+        )
+        .await;
         let full = space_below(&data.join("logs"));
         for about in admin.delete_records(TOPIC, &all).await.expect("answered") {
             about.result.expect("deleted");

@@ -7,13 +7,13 @@
 
 mod broker;
 
-use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use broker::filling::{self, files_below, forget_cached};
 use broker::{Broker, DataDir, START_MAX, number};
 use bytes::Bytes;
-use client::direct::{Acks, Connection};
+use client::direct::Connection;
 use tokio::sync::{Mutex, MutexGuard};
 use wire::Compression;
 use wire::records::BatchBuilder;
@@ -24,7 +24,7 @@ const SHARDS: usize = 2;
 /// Records of 8 KiB in a batch: just below the largest batch that a topic takes by default.
 const RECORDS: i64 = 120;
 /// Batches of one partition that may be unanswered.
-const IN_FLIGHT: usize = 2;
+const IN_FLIGHT: i32 = 2;
 const MIB: u64 = 1 << 20;
 /// From this much data on the write-ahead log has its default size, which would hold all of less.
 const DEFAULT_WAL_BYTES_MIN: u64 = 2 << 30;
@@ -56,47 +56,16 @@ async fn fill(broker: &Broker, batches: usize) {
     let created = connection.create_topic(TOPIC, PARTITIONS, &[]).await;
     created.expect("the topic is created");
     let batch = batch();
-    let all = (0..batches).flat_map(|_| 0..PARTITIONS);
-    let mut unanswered = 0;
-    for partition in all {
-        if unanswered == IN_FLIGHT * usize::try_from(PARTITIONS).expect("few") {
-            connection.answer_produce().await.expect("it is written");
-            unanswered -= 1;
-        }
-        let asked = connection.ask_produce(TOPIC, partition, Acks::All, batch.clone());
-        asked.await.expect("it is sent");
-        unanswered += 1;
-    }
-    for _ in 0..unanswered {
-        connection.answer_produce().await.expect("it is written");
-    }
-}
-
-/// Drops what the page cache holds of every file below, so that a start reads from the disk.
-fn forget_cached(directory: &Path) {
-    for entry in std::fs::read_dir(directory).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            forget_cached(&path);
-        } else {
-            let file = File::open(&path).expect("a file");
-            file.sync_all().expect("it is flushed");
-            let forgotten = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-            forgotten.expect("the cache is told");
-        }
-    }
+    let all = (batches as u64, IN_FLIGHT);
+    filling::fill(&mut connection, (TOPIC, PARTITIONS), all, |_| batch.clone()).await;
 }
 
 fn bytes_below(directory: &Path) -> u64 {
-    let entries = std::fs::read_dir(directory).expect("a directory");
-    let sizes = entries.map(|entry| {
-        let path = entry.expect("an entry").path();
-        match path.is_dir() {
-            true => bytes_below(&path),
-            false => path.metadata().expect("a file").len(),
-        }
+    let mut bytes = 0;
+    files_below(directory, &mut |path| {
+        bytes += path.metadata().expect("a file").len()
     });
-    sizes.sum()
+    bytes
 }
 
 /// Each partition has all that was acknowledged, and its last batch can be read.

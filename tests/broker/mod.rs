@@ -14,6 +14,8 @@ use client::direct::Connection;
 
 #[path = "address.rs"]
 mod address;
+#[path = "filling.rs"]
+pub mod filling;
 
 use address::free_address;
 
