@@ -21,6 +21,11 @@ const BACKGROUND_SHARES: usize = 100;
 const GLOMMIO_MEMORY: usize = 512 << 10;
 /// glommio's own rings carry wake-ups and timers only.
 pub(crate) const GLOMMIO_RING_DEPTH: usize = 128;
+/// glommio looks away from its tasks when this has passed, by default after 100 ms, to look at its own rings. A
+/// thread that has no core for so long just after it has set that timer finds it over before the first task has
+/// run, takes that for having none, and sleeps for ever (glommio 0.9). Its rings need no looking at here, and its
+/// queues take turns because the parker yields: it never looks away.
+const GLOMMIO_PREEMPTS_AFTER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// How an executor is made.
 #[derive(Clone, Debug)]
@@ -93,7 +98,8 @@ where
     let builder = LocalExecutorBuilder::new(placement)
         .name(&settings.name)
         .io_memory(GLOMMIO_MEMORY)
-        .ring_depth(GLOMMIO_RING_DEPTH);
+        .ring_depth(GLOMMIO_RING_DEPTH)
+        .preempt_timer(GLOMMIO_PREEMPTS_AFTER);
     let (started, outcome) = mpsc::sync_channel(1);
     let handle = builder
         .spawn(move || async move {
@@ -161,4 +167,29 @@ pub fn spawn(task: impl Future<Output = ()> + 'static) {
 /// Lets other tasks run, and timers and messages from other threads arrive. Long loops call it often.
 pub async fn yield_now() {
     glommio::executor().yield_task_queue_now().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glommio_does_not_look_away_from_its_tasks_however_long_a_turn_takes() {
+        let settings = Settings {
+            name: "starved".into(),
+            core: None,
+            ring_entries: 8,
+            spin_before_park: None,
+        };
+        let (tell, told) = mpsc::channel();
+        let executor = start(settings, move |_| async move {
+            yield_now().await;
+            // As long as three of its default timers, without a look at the rings.
+            std::thread::sleep(Duration::from_millis(300));
+            let looks_away = glommio::executor().need_preempt();
+            tell.send(looks_away).expect("the test listens");
+        });
+        executor.expect("starts").join().expect("ends well");
+        assert_eq!(told.recv(), Ok(false));
+    }
 }
