@@ -1,25 +1,34 @@
 //! The one clock of a run, shared by all its threads, and an alarm that rings within microseconds of a
 //! time: the runtime's own timers ring at whole milliseconds.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use client::producer::timestamp_now;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Nanoseconds since the run began; before that it says 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
+    /// The wall clock at the start, in milliseconds since 1970.
+    wall_ms: i64,
 }
 
 impl Clock {
     /// A clock whose zero is at `start`.
     pub fn new(start: Instant) -> Self {
-        Self { start }
+        let since = i64::try_from(start.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Self {
+            start,
+            wall_ms: timestamp_now().saturating_sub(since),
+        }
     }
 
     /// The time now.
@@ -28,129 +37,70 @@ impl Clock {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// What the wall clock says at a time of this clock, if nobody has set it since the start: in milliseconds
+    /// since 1970.
+    pub fn wall_ms(&self, ns: u64) -> i64 {
+        let since = i64::try_from(ns / 1_000_000).unwrap_or(i64::MAX);
+        self.wall_ms.saturating_add(since)
+    }
+
     /// The moment of a time of this clock.
     pub fn moment(&self, ns: u64) -> Instant {
         self.start + Duration::from_nanos(ns)
     }
 }
 
-/// One alarm. All alarms of the process are rung by one thread, which sleeps until the next is due.
+/// An alarm: a timer of the kernel's, which the runtime waits for beside its sockets.
 #[derive(Debug)]
 pub struct Alarm {
-    bell: Arc<Bell>,
-    rung: Arc<Notify>,
-}
-
-#[derive(Debug, Default)]
-struct Bell {
-    due: Mutex<BinaryHeap<Reverse<Due>>>,
-    sooner: Condvar,
-}
-
-#[derive(Debug)]
-struct Due {
-    at: Instant,
-    rung: Arc<Notify>,
+    timer: AsyncFd<OwnedFd>,
 }
 
 impl Alarm {
-    /// An alarm.
+    /// An alarm of the current runtime.
     ///
     /// # Errors
-    /// When the thread that rings cannot be started.
+    /// When the process has no file descriptor left for it.
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe for types whose descriptor changes; an OwnedFd's does not"
+    )]
     pub fn new() -> io::Result<Self> {
-        static BELL: OnceLock<Arc<Bell>> = OnceLock::new();
-        let bell = match BELL.get() {
-            Some(bell) => bell.clone(),
-            None => {
-                let bell = Arc::new(Bell::default());
-                let rings = bell.clone();
-                thread::Builder::new()
-                    .name("load-alarm".to_owned())
-                    .spawn(move || rings.ring())?;
-                // Of two that were started at once, both ring their own.
-                let _ = BELL.set(bell.clone());
-                bell
-            }
-        };
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Self {
-            bell,
-            rung: Arc::default(),
+            timer: AsyncFd::with_interest(timer, Interest::READABLE)?,
         })
     }
 
-    /// Waits until a moment. A wait that was given up still rings: that is why each ring is held against
-    /// the time.
+    /// Waits until a moment.
     pub async fn wait_until(&self, at: Instant) {
-        while Instant::now() < at {
-            self.bell.add(at, &self.rung);
-            self.rung.notified().await;
-        }
-    }
-}
-
-impl Bell {
-    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Reverse<Due>>> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, at: Instant, rung: &Arc<Notify>) {
-        let mut due = self.lock();
-        let sooner = due.peek().is_none_or(|next| at < next.0.at);
-        due.push(Reverse(Due {
-            at,
-            rung: rung.clone(),
-        }));
-        drop(due);
-        if sooner {
-            self.sooner.notify_one();
-        }
-    }
-
-    fn ring(&self) {
-        let mut due = self.lock();
         loop {
-            let now = Instant::now();
-            let wait = due
-                .peek()
-                .map(|next| next.0.at.saturating_duration_since(now));
-            due = match wait {
-                Some(Duration::ZERO) => {
-                    if let Some(Reverse(next)) = due.pop() {
-                        next.rung.notify_one();
-                    }
-                    due
-                }
-                Some(wait) => {
-                    let woken = self.sooner.wait_timeout(due, wait);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let woken = self.sooner.wait(due);
-                    woken.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+            let wait = at.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                return;
+            }
+            // A wait that was given up may still ring: that is why each ring is held against the time.
+            let set = timerfd_settime(
+                self.timer.get_ref(),
+                TimerfdTimerFlags::empty(),
+                &once(wait),
+            );
+            set.expect("a timer takes any time");
+            let rung = self.timer.readable().await;
+            rung.expect("the runtime lives while its tasks run")
+                .clear_ready();
         }
     }
 }
 
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.at == other.at
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.at.cmp(&other.at)
+fn once(wait: Duration) -> Itimerspec {
+    Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec {
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: wait.subsec_nanos().into(),
+        },
     }
 }
 

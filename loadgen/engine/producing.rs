@@ -3,9 +3,10 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::Error;
+use client::producer::timestamp_now;
 use fastrand::Rng;
 use tokio::sync::Semaphore;
 
@@ -34,6 +35,22 @@ const BURST_MAX: u32 = 64;
 pub struct Tag {
     due_ns: u64,
     bytes: u32,
+}
+
+/// When a record was due, and when it is handed over.
+struct Moment {
+    due_ns: u64,
+    /// By the machine's clock and, in milliseconds, by the wall's.
+    now: (Instant, i64),
+    /// In an open loop.
+    delay: Option<Delay>,
+}
+
+/// How long after it was due a record is handed over, and how much of that is the generator's own doing.
+#[derive(Clone, Copy)]
+struct Delay {
+    send_ns: u64,
+    late_ns: u64,
 }
 
 /// A producer.
@@ -116,7 +133,7 @@ impl Producing {
         let wanted = self.plan.workload.backlog_bytes;
         while self.control.filled() < wanted && !self.control.is_stopped() {
             self.permit().await;
-            self.hand_over(UNMEASURED, UNMEASURED).await;
+            self.hand_over(Moment::unmeasured()).await;
         }
         if wanted > 0 {
             self.sender.flush().await;
@@ -136,7 +153,7 @@ impl Producing {
             if now >= self.control.window().1 || self.control.is_stopped() {
                 return;
             }
-            self.hand_over(now, now).await;
+            self.hand_over(Moment::at_once(clock, now)).await;
             sent += 1;
             if sent % BURST_MAX == 0 {
                 tokio::task::yield_now().await;
@@ -148,10 +165,11 @@ impl Producing {
         let alarm = match Alarm::new() {
             Ok(alarm) => alarm,
             Err(error) => {
+                let reason = format!("a timer cannot be made: {error}");
                 let producer = format!("producer {}", self.index);
                 return self
                     .control
-                    .cannot_start(producer, super::cannot_start(&error));
+                    .cannot_start(producer, Error::Invalid { reason });
             }
         };
         let (mut free_ns, mut awake_ns, mut sent) = (0, 0, 0);
@@ -168,14 +186,16 @@ impl Producing {
                 awake_ns = now;
                 sent = 0;
             }
-            // What was due while there was no room is not the generator's lateness.
-            let late = now.saturating_sub(due.max(free_ns));
-            if self.control.measures(due) {
-                let mut sample = self.station.lock();
-                record(&mut sample.send_delay, now.saturating_sub(due));
-                record(&mut sample.lateness, late);
-            }
-            if self.hand_over(due, due).await {
+            let moment = Moment {
+                due_ns: due,
+                now: (clock.moment(now), clock.wall_ms(now)),
+                delay: Some(Delay {
+                    send_ns: now.saturating_sub(due),
+                    // What was due while there was no room is not the generator's lateness.
+                    late_ns: now.saturating_sub(due.max(free_ns)),
+                }),
+            };
+            if self.hand_over(moment).await {
                 free_ns = clock.now_ns();
             }
             sent += 1;
@@ -186,7 +206,8 @@ impl Producing {
     }
 
     /// Makes the next record and hands it to the sender; says whether that had to wait for room.
-    async fn hand_over(&mut self, due_ns: u64, tag_ns: u64) -> bool {
+    async fn hand_over(&mut self, moment: Moment) -> bool {
+        let due_ns = moment.due_ns;
         let size = self.sizes.draw(&mut self.rng);
         let value = self.pool.cut(size);
         let envelope = Envelope {
@@ -209,18 +230,43 @@ impl Producing {
             sample.counts.due += 1;
             sample.counts.due_measured += u64::from(is_measured);
             sample.counts.handed_over += 1;
+            if let Some(delay) = moment.delay.filter(|_| is_measured) {
+                record(&mut sample.send_delay, delay.send_ns);
+                record(&mut sample.lateness, delay.late_ns);
+            }
         }
         let record = Record {
             topic,
             partition: None,
             key,
             value,
+            now: moment.now,
         };
         let tag = Tag {
-            due_ns: tag_ns,
+            due_ns,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         };
         self.sender.send(record, tag).await
+    }
+}
+
+impl Moment {
+    /// Of what no measured time holds.
+    fn unmeasured() -> Self {
+        Self {
+            due_ns: UNMEASURED,
+            now: (Instant::now(), timestamp_now()),
+            delay: None,
+        }
+    }
+
+    /// Of what is due when there is room for it, which is now.
+    fn at_once(clock: Clock, now_ns: u64) -> Self {
+        Self {
+            due_ns: now_ns,
+            now: (clock.moment(now_ns), clock.wall_ms(now_ns)),
+            delay: None,
+        }
     }
 }
 

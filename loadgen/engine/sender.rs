@@ -7,10 +7,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use client::producer::{
-    Delivery, Producer, RecordMetadata, RecordView, partition_for_key, timestamp_now,
-};
+use client::producer::{Delivery, Producer, RecordMetadata, RecordView, partition_for_key};
 use client::{Error, ProducerConfig};
 use tokio::sync::Notify;
 use wire::ErrorCode;
@@ -35,6 +34,8 @@ pub struct Record<'a> {
     pub key: Option<&'a [u8]>,
     /// Its value.
     pub value: &'a [u8],
+    /// When it is handed over, and the same by the wall clock, in milliseconds since 1970.
+    pub now: (Instant, i64),
 }
 
 /// What became of records that followed each other in a partition.
@@ -109,15 +110,16 @@ impl<T: 'static> Sender<T> {
     pub async fn send(&mut self, record: Record<'_>, tag: T) -> bool {
         let partition = self.partition(&record);
         let name = self.topics[record.topic].name.clone();
+        let (now, timestamp) = record.now;
         let view = RecordView {
             topic: &name,
             partition: Some(partition),
-            timestamp: timestamp_now(),
+            timestamp,
             key: record.key,
             value: Some(record.value),
             headers: &[],
         };
-        let (sent, waited) = match self.producer.try_send(&view) {
+        let (sent, waited) = match self.producer.try_send_at(now, &view) {
             Ok(delivery) => (Ok(delivery), false),
             Err(error) if error.is_retriable() => (self.producer.send_view(view).await, true),
             Err(error) => (Err(error), false),

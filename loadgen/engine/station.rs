@@ -25,7 +25,7 @@ pub struct Station {
 /// The phases of a run, for all threads.
 #[derive(Debug, Default)]
 pub struct Control {
-    start: OnceLock<Instant>,
+    start: OnceLock<Clock>,
     /// When, on the run's clock, the measured time begins and ends.
     window: (u64, AtomicU64),
     stopped: AtomicBool,
@@ -92,12 +92,13 @@ impl Control {
 
     /// Starts the clock.
     pub fn start(&self, at: Instant) {
-        self.start.set(at).expect("a run starts once");
+        let set = self.start.set(Clock::new(at));
+        set.expect("a run starts once");
     }
 
     /// The clock, once it is known when it starts.
     pub fn clock(&self) -> Option<Clock> {
-        self.start.get().map(|start| Clock::new(*start))
+        self.start.get().copied()
     }
 
     /// When the measured time begins and ends.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use client::producer::timestamp_now;
 use client::{Cluster, Error};
 use tokio::task::JoinHandle;
 
@@ -226,6 +227,7 @@ async fn producer(plan: Arc<Plan>, log: Shared, clock: Clock, index: u32, stop: 
             partition: Some(partition),
             key: None,
             value,
+            now: (Instant::now(), timestamp_now()),
         };
         sender.send(sent, record).await;
     }

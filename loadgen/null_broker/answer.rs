@@ -35,9 +35,19 @@ const PRODUCER_ID: i64 = 1;
 /// From this version on topics to delete have a list of their own.
 const DELETE_WITH_TOPICS: i16 = 6;
 
-/// The answer; `None` for a request that has none, or that is not known here.
-pub fn answer(state: &State, version: i16, request: Request) -> Option<Response> {
-    Some(match request {
+/// What a request comes to.
+pub enum Answer {
+    /// This.
+    Some(Response),
+    /// Nothing: no acknowledgement was asked for.
+    None,
+    /// Its API is not known here.
+    Unknown,
+}
+
+/// The answer to a request.
+pub fn answer(state: &State, version: i16, request: Request) -> Answer {
+    Answer::Some(match request {
         Request::ApiVersions(_) => Response::ApiVersions(
             ApiVersionsResponseData::default().with_api_keys(response::served_api_versions()),
         ),
@@ -52,6 +62,7 @@ pub fn answer(state: &State, version: i16, request: Request) -> Option<Response>
                     .with_topic_id(id.unwrap_or(KafkaUuid::ZERO))
                     .with_error_code(code)
                     .with_num_partitions(topic.num_partitions)
+                    .with_configs(Some(Vec::new()))
                     .with_replication_factor(1)
             });
             let created = created.collect();
@@ -79,10 +90,13 @@ pub fn answer(state: &State, version: i16, request: Request) -> Option<Response>
         Request::Produce(request) => {
             let acks = request.acks;
             let answer = produce(state, request);
-            return (acks != 0).then_some(Response::Produce(answer));
+            if acks == 0 {
+                return Answer::None;
+            }
+            Response::Produce(answer)
         }
         Request::Fetch(request) => Response::Fetch(fetch(state, &request)),
-        _ => return None,
+        _ => return Answer::Unknown,
     })
 }
 

@@ -11,8 +11,9 @@ use std::thread;
 
 use bytes::Bytes;
 use wire::request::Request;
-use wire::{header, response};
+use wire::{ErrorCode, header, response, version};
 
+use answer::Answer;
 use state::State;
 
 /// The largest request that is taken.
@@ -58,14 +59,30 @@ fn serve(stream: TcpStream, state: &State) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(READ_BYTES, stream);
     loop {
         let mut frame = read_frame(&mut reader)?;
+        if let Some(newer) = newer_api_versions(&frame) {
+            writer.write_all(&response::unsupported_api_versions(newer.correlation_id))?;
+            continue;
+        }
         let header = header::decode(&mut frame).map_err(io::Error::other)?;
         let request = Request::decode(&header, frame).map_err(io::Error::other)?;
-        let Some(answer) = answer::answer(state, header.api_version, request) else {
-            continue;
+        let answer = match answer::answer(state, header.api_version, request) {
+            Answer::None => continue,
+            Answer::Some(answer) => {
+                response::encode(header.api_version, header.correlation_id, &answer)
+                    .map_err(io::Error::other)?
+            }
+            Answer::Unknown => response::error_response(&header, ErrorCode::UnsupportedVersion)
+                .ok_or_else(|| io::Error::other("an API that is not answered here"))?,
         };
-        let answer = response::encode(header.api_version, header.correlation_id, &answer);
-        writer.write_all(&answer.map_err(io::Error::other)?)?;
+        writer.write_all(&answer)?;
     }
+}
+
+/// A client that is newer than this asks for API versions in a version that it must be told is not known.
+fn newer_api_versions(frame: &[u8]) -> Option<header::Peek> {
+    header::peek(frame).filter(|peek| {
+        peek.api_key == version::API_VERSIONS && !version::is_served(peek.api_key, peek.api_version)
+    })
 }
 
 /// The next frame, without its length.
@@ -81,4 +98,37 @@ pub fn read_frame(reader: &mut impl Read) -> io::Result<Bytes> {
     let mut frame = vec![0; length];
     reader.read_exact(&mut frame)?;
     Ok(frame.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is answered to a request without a body: the correlation id's part, and all behind it.
+    fn ask(api_key: i16, api_version: i16) -> (i32, Vec<u8>) {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let broker = NullBroker::start(listen, 1).expect("listens");
+        let mut stream = TcpStream::connect(broker.address).expect("connects");
+        let mut frame = 10_i32.to_be_bytes().to_vec();
+        frame.extend(api_key.to_be_bytes());
+        frame.extend(api_version.to_be_bytes());
+        frame.extend(7_i32.to_be_bytes());
+        frame.extend((-1_i16).to_be_bytes());
+        stream.write_all(&frame).expect("sends");
+        let answer = read_frame(&mut stream).expect("is answered");
+        let (correlation, rest) = answer.split_first_chunk().expect("has a header");
+        (i32::from_be_bytes(*correlation), rest.to_vec())
+    }
+
+    #[test]
+    fn a_newer_client_is_told_which_versions_are_served_and_an_unknown_api_is_refused() {
+        let unsupported = ErrorCode::UnsupportedVersion.code().to_be_bytes();
+        let (correlation, answer) = ask(version::API_VERSIONS, 99);
+        assert_eq!((correlation, &answer[..2]), (7, &unsupported[..]));
+        assert!(answer.len() > 100, "the table of versions follows");
+
+        const LIST_GROUPS: i16 = 16;
+        let (correlation, answer) = ask(LIST_GROUPS, 0);
+        assert_eq!((correlation, &answer[..2]), (7, &unsupported[..]));
+    }
 }

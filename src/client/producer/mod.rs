@@ -194,7 +194,7 @@ impl Producer {
             tokio::pin!(freed);
             // Before the attempt, or what is freed in between is missed.
             freed.as_mut().enable();
-            let refused = match self.append(&record) {
+            let refused = match self.append(Instant::now(), &record) {
                 Ok(delivery) => return Ok(delivery),
                 Err(refused) => refused,
             };
@@ -218,7 +218,15 @@ impl Producer {
     /// [`Error::BufferExhausted`] and [`Error::Timeout`] when it would have to wait for memory or
     /// metadata; others when it can never be taken.
     pub fn try_send(&self, record: &RecordView<'_>) -> Result<Delivery, Error> {
-        self.append(record).map_err(|refused| match refused {
+        self.try_send_at(Instant::now(), record)
+    }
+
+    /// [`Producer::try_send`] by those who have just looked at the clock.
+    ///
+    /// # Errors
+    /// As [`Producer::try_send`].
+    pub fn try_send_at(&self, now: Instant, record: &RecordView<'_>) -> Result<Delivery, Error> {
+        self.append(now, record).map_err(|refused| match refused {
             Refused::Never(error) => error,
             Refused::UnknownTopic => Error::Timeout {
                 what: format!("metadata of topic {}", record.topic).into(),
@@ -296,9 +304,8 @@ impl Producer {
         &self.shared.cluster
     }
 
-    fn append(&self, record: &RecordView<'_>) -> Result<Delivery, Refused> {
+    fn append(&self, now: Instant, record: &RecordView<'_>) -> Result<Delivery, Refused> {
         let mut accumulator = self.shared.accumulator();
-        let now = Instant::now();
         let appended = accumulator.append(now, record)?;
         drop(accumulator);
         if appended.wake {
