@@ -17,8 +17,8 @@ use super::super::request::{
     Commit, CommitItem, FetchOffsets, Heartbeat, Identity, Join, JoinReply, Leave, Sync, SyncReply,
 };
 use super::super::{
-    AppendError, Assignor, BatchId, ConsumerSettings, Coordinator, Effect, Event, Now, Reply,
-    Request, Settings, Token,
+    AppendError, Assignor, BatchId, ConsumerSettings, Coordinator, Effect, Event, MigrationPolicy,
+    Now, Reply, Request, Settings, Token,
 };
 use crate::ids::{Instant, Timestamp, TopicId};
 
@@ -43,6 +43,7 @@ pub fn settings() -> Settings {
             heartbeat_interval_ms: 500,
             size_max: 100,
             assignors: Assignor::ALL.into(),
+            migration: MigrationPolicy::Bidirectional,
         },
     }
 }
