@@ -1,6 +1,6 @@
 //! Promises of groups by the new consumer protocol (KIP-848).
 
-mod client;
+pub mod client;
 mod random;
 
 use alloc::format;
