@@ -58,7 +58,13 @@ impl Group {
             session_timeout_ms,
             protocols,
         } = classic;
-        let has = turn.topics.by_name(&ahead.current(id).assigned);
+        // What it is to give back it has still.
+        let current = ahead.current(id);
+        let mut has = current.assigned.clone();
+        for (topic, partitions) in &current.pending_revocation {
+            has.entry(*topic).or_default().extend(partitions);
+        }
+        let has = turn.topics.by_name(&has);
         let said = protocols.first().map(|(_, said)| said.clone());
         let mut member = Member {
             identity: Identity {

@@ -1,13 +1,15 @@
 //! From the classic protocol to the new one: the group's members as members of a group of consumers, who have
 //! what their leader gave them last. Knows nothing of how they go on.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use wire::ErrorCode;
 use wire::group_records::{
     Assignment, ClassicValue, ConsumerRecord, ConsumerValue, CurrentValue, MemberState,
-    MetadataValue, TargetMetadataValue,
+    MetadataValue, TargetMetadataValue, TopicUuid,
 };
 
 use crate::group::classic::members::Member;
@@ -75,9 +77,7 @@ impl Group {
         let timestamp = turn.now.wall.0;
         let targets = TargetMetadataValue { epoch, timestamp };
         records.push(ConsumerRecord::TargetMetadata(Some(targets)));
-        for member in self.members.iter() {
-            let id = &member.identity.member_id;
-            let (value, has) = self.as_consumer(member, turn.topics)?;
+        for (id, value, has) in self.members_as_consumers(turn.topics)? {
             let current = CurrentValue {
                 epoch,
                 previous_epoch: epoch,
@@ -88,57 +88,84 @@ impl Group {
             records.extend([
                 ConsumerRecord::Member(id.clone(), Some(value)),
                 ConsumerRecord::Target(id.clone(), Some(has)),
-                ConsumerRecord::Current(id.clone(), Some(current)),
+                ConsumerRecord::Current(id, Some(current)),
             ]);
         }
         Ok(records)
     }
 
-    /// A member as one of a group of consumers, and what it has.
-    fn as_consumer(
+    /// The members, each with what it has: what its leader gave it last, and what it has said that it has while
+    /// nobody was given that. It may have missed what came after that.
+    fn members_as_consumers(
         &self,
-        member: &Member,
         topics: &Topics,
-    ) -> Result<(ConsumerValue, Assignment), Refusal> {
+    ) -> Result<Vec<(String, ConsumerValue, Assignment)>, Refusal> {
+        let mut found = Vec::new();
+        let mut claims = Vec::new();
+        let mut taken = BTreeSet::new();
+        for member in self.members.iter() {
+            let (said, given) = self.words_of(member)?;
+            let has = topics.by_id(&given.partitions);
+            taken.extend(each(&has));
+            claims.push(topics.by_id(&said.owned));
+            let id = member.identity.member_id.clone();
+            found.push((id, as_consumer(member, said), has));
+        }
+        for ((_, _, has), claimed) in found.iter_mut().zip(&claims) {
+            for (topic, index) in each(claimed) {
+                if taken.insert((topic, index)) {
+                    has.entry(topic).or_default().insert(index);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a member has said, and what it was given.
+    fn words_of(&self, member: &Member) -> Result<(Subscription, Given), Refusal> {
         // Before the first generation there is no protocol that all follow.
+        let first = || member.protocols.first().map(|(_, said)| said.clone());
         let said = match &self.protocol {
             Some(_) => member.metadata(self.protocol.as_deref()),
-            None => member
-                .protocols
-                .first()
-                .map(|it| it.1.clone())
-                .unwrap_or_default(),
+            None => first().unwrap_or_default(),
         };
-        let said = Subscription::read(said);
         let given = Given::read(member.assignment.clone());
-        let (Some(said), Some(given)) = (said, given) else {
+        let (Some(said), Some(given)) = (Subscription::read(said), given) else {
             return Err(self.stays("what a member says or has cannot be read"));
         };
         if given.has_user_data {
             return Err(self.stays("its assignor tells members more than their partitions"));
         }
-        let mut topic_names = said.topics;
-        topic_names.sort_unstable();
-        topic_names.dedup();
-        let value = ConsumerValue {
-            instance_id: member.identity.instance_id.clone(),
-            rack_id: said.rack_id,
-            client_id: member.client_id.clone(),
-            client_host: member.client_host.clone(),
-            topic_names,
-            topic_regex: None,
-            rebalance_timeout_ms: member.rebalance_timeout_ms,
-            server_assignor: None,
-            classic: Some(ClassicValue {
-                session_timeout_ms: member.session_timeout_ms,
-                protocols: member.protocols.clone(),
-            }),
-        };
-        Ok((value, topics.by_id(&given.partitions)))
+        Ok((said, given))
     }
 
     fn stays(&self, why: &str) -> Refusal {
         let text = format!("Group {} stays a classic group: {why}.", self.id);
         Refusal::new(ErrorCode::GroupIdNotFound, text)
     }
+}
+
+fn as_consumer(member: &Member, said: Subscription) -> ConsumerValue {
+    let mut topic_names = said.topics;
+    topic_names.sort_unstable();
+    topic_names.dedup();
+    ConsumerValue {
+        instance_id: member.identity.instance_id.clone(),
+        rack_id: said.rack_id,
+        client_id: member.client_id.clone(),
+        client_host: member.client_host.clone(),
+        topic_names,
+        topic_regex: None,
+        rebalance_timeout_ms: member.rebalance_timeout_ms,
+        server_assignor: None,
+        classic: Some(ClassicValue {
+            session_timeout_ms: member.session_timeout_ms,
+            protocols: member.protocols.clone(),
+        }),
+    }
+}
+
+fn each(assignment: &Assignment) -> impl Iterator<Item = (TopicUuid, i32)> + '_ {
+    let topics = assignment.iter();
+    topics.flat_map(|(topic, partitions)| partitions.iter().map(move |it| (*topic, *it)))
 }

@@ -2,6 +2,7 @@
 //! kinds meanwhile.
 
 mod client;
+mod random;
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

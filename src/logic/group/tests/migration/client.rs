@@ -34,6 +34,8 @@ pub enum Stage {
     /// It waits for the answer to its sync.
     Syncing(Token),
     Member,
+    /// It waits for the answer to its heartbeat.
+    Beating(Token),
 }
 
 pub struct Classic {
@@ -103,8 +105,8 @@ impl Classic {
                 self.stage = Stage::Joining(bench.ask(Request::Join(request)));
             }
             Stage::Joined => self.stage = Stage::Syncing(self.ask_to_sync(bench)),
-            Stage::Member => self.beat(bench)?,
-            Stage::Joining(_) | Stage::Syncing(_) => {}
+            Stage::Member => self.stage = Stage::Beating(self.ask_to_live(bench)),
+            Stage::Joining(_) | Stage::Syncing(_) | Stage::Beating(_) => {}
         }
         self.hear(bench)
     }
@@ -121,20 +123,17 @@ impl Classic {
         }))
     }
 
-    fn beat(&mut self, bench: &mut Bench) -> Result<(), ErrorCode> {
-        match self.heartbeat(bench) {
-            ErrorCode::None => Ok(()),
-            error => self.refused(error),
-        }
+    fn ask_to_live(&self, bench: &mut Bench) -> Token {
+        bench.ask(Request::Heartbeat(Heartbeat {
+            group: GROUP.into(),
+            identity: self.identity(),
+            generation: self.generation,
+        }))
     }
 
     /// A heartbeat whose answer is not heeded.
     pub fn heartbeat(&self, bench: &mut Bench) -> ErrorCode {
-        let token = bench.ask(Request::Heartbeat(Heartbeat {
-            group: GROUP.into(),
-            identity: self.identity(),
-            generation: self.generation,
-        }));
+        let token = self.ask_to_live(bench);
         match bench.answer(token) {
             Some(Reply::Heartbeat(error)) => error,
             other => panic!("no answer to a heartbeat: {other:?}"),
@@ -142,7 +141,8 @@ impl Classic {
     }
 
     pub fn hear(&mut self, bench: &mut Bench) -> Result<(), ErrorCode> {
-        let (Stage::Joining(token) | Stage::Syncing(token)) = self.stage else {
+        let (Stage::Joining(token) | Stage::Syncing(token) | Stage::Beating(token)) = self.stage
+        else {
             return Ok(());
         };
         match bench.answer(token) {
@@ -152,7 +152,11 @@ impl Classic {
                 self.synced(&reply);
                 Ok(())
             }
-            Some(Reply::Sync(Err(error))) => self.refused(error),
+            Some(Reply::Heartbeat(ErrorCode::None)) => {
+                self.stage = Stage::Member;
+                Ok(())
+            }
+            Some(Reply::Sync(Err(error)) | Reply::Heartbeat(error)) => self.refused(error),
             other => panic!("an answer to nothing that was asked: {other:?}"),
         }
     }
@@ -167,7 +171,6 @@ impl Classic {
             }
             Some(error) => return self.refused(error),
         }
-        assert!(reply.generation >= self.generation, "generations count up");
         self.leads = reply
             .members
             .into_iter()
@@ -199,6 +202,7 @@ impl Classic {
         match error {
             ErrorCode::RebalanceInProgress => Ok(()),
             other => {
+                self.generation = -1;
                 self.owned.clear();
                 Err(other)
             }
