@@ -28,7 +28,7 @@ impl Consumers {
         token: Token,
         mut request: Join,
         turn: &Turn<'_>,
-    ) -> Result<(), JoinReply> {
+    ) -> Result<(), (ErrorCode, String)> {
         once_each(&mut request.protocols);
         let is_new = request.identity.member_id.is_empty();
         let id = if is_new {
@@ -36,7 +36,7 @@ impl Consumers {
         } else {
             request.identity.member_id.clone()
         };
-        let refused = |error| JoinReply::refused(error, id.clone());
+        let refused = |error| (error, id.clone());
         self.check_room(&id, turn)
             .map_err(|refusal| refused(refusal.error))?;
         let subscription = self

@@ -21,7 +21,7 @@ use super::state::is_revoking;
 use super::topics::Topics;
 use crate::bugs;
 use crate::group::Settings;
-use crate::group::request::{Reply, Request, Token};
+use crate::group::request::{JoinReply, Reply, Request, Token};
 use crate::group::state::Group;
 use crate::group::turn::{Then, Turn, batches, size};
 
@@ -167,8 +167,8 @@ impl Group {
             Request::Delete(_) => self.delete_consumers(round, token, turn),
             Request::Join(request) => {
                 let refused = self.consumers.join(round, token, request, turn).err();
-                if let Some(refused) = refused {
-                    turn.reply(token, Reply::Join(refused));
+                if let Some((error, id)) = refused {
+                    turn.reply(token, Reply::Join(JoinReply::refused(error, id)));
                 }
             }
             Request::Sync(request) => {

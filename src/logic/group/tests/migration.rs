@@ -162,6 +162,46 @@ fn cooperative_members_give_back_only_what_others_get() {
 }
 
 #[test]
+fn what_a_member_is_still_to_give_back_is_nobody_else_s_over_a_change() {
+    let mut bench = bench();
+    let (mut a, mut b) = (Classic::cooperative(), Classic::cooperative());
+    settle(&mut bench, &mut [&mut a, &mut b], &mut []);
+    let mut c = client("c");
+    c.beat(&mut bench).expect("joins");
+    a.act(&mut bench).expect("is told to join again");
+    a.act(&mut bench).expect("joins");
+    assert_eq!((a.stage, a.owned.len()), (Stage::Joined, 3));
+    c.leave(&mut bench, -1).expect("leaves");
+    assert_eq!(listed(&bench).0, "classic");
+    let mut d = client("d");
+    for _ in 0..4 {
+        d.beat(&mut bench).expect("is a member");
+        assert_no_two_have_one(&[&mut a, &mut b], &[&mut d]);
+    }
+}
+
+#[test]
+fn what_a_member_has_still_though_it_was_not_given_it_again_is_nobody_else_s_over_a_change() {
+    let mut bench = bench();
+    let (mut a, mut b) = (Classic::cooperative(), Classic::cooperative());
+    settle(&mut bench, &mut [&mut a, &mut b], &mut []);
+    // A generation in which nobody is given anything, which a does not hear of.
+    let request = a.join_request(0);
+    let joins = bench.ask(Request::Join(request));
+    b.act(&mut bench).expect("is told to join again");
+    b.act(&mut bench).expect("joins");
+    let generation = bench.joined(joins).generation;
+    bench.sync(&a.id, generation, &[]);
+    bench.sync(&b.id, generation, &[]);
+    assert_eq!(bench.state(), "Stable");
+    let mut c = client("c");
+    for _ in 0..4 {
+        c.beat(&mut bench).expect("is a member");
+        assert_no_two_have_one(&[&mut a], &[&mut c]);
+    }
+}
+
+#[test]
 fn when_the_last_member_by_the_new_protocol_leaves_the_others_go_on_by_the_classic_one() {
     let mut bench = bench();
     let (mut a, mut b, mut c) = mixed(&mut bench);

