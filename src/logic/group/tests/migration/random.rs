@@ -91,7 +91,7 @@ impl Run {
         let mut run = Self {
             bench,
             dice: Dice(seed),
-            cooperative: seed % 2 == 0,
+            cooperative: seed.is_multiple_of(2),
             places: Vec::new(),
             sent: Vec::new(),
             acknowledged: None,
@@ -405,8 +405,15 @@ impl Run {
     fn settle(&mut self) {
         self.bench.prompt = true;
         self.bench.commit_all();
-        for _ in 0..400 {
+        for round in 0..400 {
             for number in 0..PLACES {
+                if round % 100 == 99
+                    && let Member::Classic(member) = &mut self.places[number].member
+                    && member.stage == Stage::Member
+                {
+                    // A leader here does not see that what it withheld is nobody's any more.
+                    member.stage = Stage::Out;
+                }
                 self.act(number);
                 self.hear();
             }
