@@ -11,11 +11,12 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use wire::ErrorCode;
-use wire::group_records::{ConsumerRecord, GroupRecord};
+use wire::group_records::{ConsumerRecord, GroupRecord, GroupValue, MemberValue};
 
 use self::client::{Classic, PARTITIONS, Stage, TOPIC, subscription};
 use super::super::consumer::MigrationPolicy;
 use super::super::request::{ConsumerDescription, Join, Leave, ListedGroup, Reply, Request};
+use super::super::turn::batches;
 use super::super::{AppendError, Settings};
 use super::consumers::client::{Client, count};
 use super::harness::*;
@@ -651,4 +652,34 @@ fn the_epoch_is_in_each_of_the_batches_by_which_a_large_group_changes() {
     assert_eq!(listed(&bench).0, "consumer");
     c.beat(&mut bench).expect("joins");
     assert!(c.epoch > joined.generation, "{}", c.epoch);
+}
+
+#[test]
+fn a_large_group_that_becomes_classic_takes_its_epoch_along_in_the_same_batch() {
+    let group = String::from(GROUP);
+    let consumer = |record| GroupRecord::Consumer {
+        group: group.clone(),
+        record,
+    };
+    let members = (0..4).map(|number| {
+        let id = "x".repeat(120_000 + number);
+        consumer(ConsumerRecord::Member(id, None))
+    });
+    let value = GroupValue {
+        members: vec![MemberValue {
+            subscription: vec![0; 300_000].into(),
+            ..MemberValue::default()
+        }],
+        ..GroupValue::default()
+    };
+    let last = [
+        consumer(ConsumerRecord::Metadata(None)),
+        GroupRecord::Group {
+            group: group.clone(),
+            value: Some(value),
+        },
+    ];
+    let batches = batches(members.chain(last.clone()).collect());
+    let end = batches.last().expect("there are some");
+    assert!(end.ends_with(&last), "the epoch is in no batch of its own");
 }
