@@ -87,8 +87,10 @@ fn group_limits(settings: &Settings) -> GroupLimits {
                 session_timeout_ms: groups.consumer_session_timeout_ms.unsigned_abs().into(),
                 heartbeat_interval_ms: groups.consumer_heartbeat_interval_ms,
                 size_max: groups.consumer_max_size,
-                // The list was checked with the settings.
+                // Both were checked with the settings.
                 assignors: rules::assignors(&groups.consumer_assignors).unwrap_or_default(),
+                migration: group::MigrationPolicy::named(&groups.consumer_migration_policy)
+                    .unwrap_or(group::MigrationPolicy::Disabled),
             },
         },
         topic_partitions: offsets.topic_num_partitions,

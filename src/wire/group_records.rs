@@ -9,8 +9,8 @@ mod tests;
 use bytes::{BufMut, Bytes, BytesMut};
 
 pub use consumer::{
-    Assignment, ConsumerRecord, ConsumerValue, CurrentValue, MemberState, MetadataValue,
-    RegularExpressionValue, TargetMetadataValue, TopicUuid,
+    Assignment, ClassicValue, ConsumerRecord, ConsumerValue, CurrentValue, MemberState,
+    MetadataValue, RegularExpressionValue, TargetMetadataValue, TopicUuid,
 };
 pub use fields::Malformed;
 use fields::{Fields, put_bytes, put_nullable, put_string};

@@ -16,7 +16,8 @@ use super::{Context, Handled};
 
 /// The authorised operations when nobody asked for them.
 const NOT_ASKED: i32 = i32::MIN;
-/// A member by the new protocol, from version 1 on.
+/// A member's protocol, from version 1 on: the classic one or the new one.
+const CLASSIC: i8 = 0;
 const CONSUMER: i8 = 1;
 
 /// Answers one request.
@@ -62,6 +63,11 @@ fn described(
 
 fn member(context: &Context, member: DescribedConsumer) -> Member {
     let said = member.said;
+    let member_type = if said.classic.is_some() {
+        CLASSIC
+    } else {
+        CONSUMER
+    };
     Member::default()
         .with_member_id(text(member.member_id))
         .with_instance_id(said.instance_id.map(text))
@@ -73,7 +79,7 @@ fn member(context: &Context, member: DescribedConsumer) -> Member {
         .with_subscribed_topic_regex(said.topic_regex.map(text))
         .with_assignment(assignment(context, member.assigned))
         .with_target_assignment(assignment(context, member.target))
-        .with_member_type(CONSUMER)
+        .with_member_type(member_type)
 }
 
 /// Partitions by topic; topics that are gone are left out, as they have no name.

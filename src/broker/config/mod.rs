@@ -224,6 +224,8 @@ pub struct GroupSettings {
     pub consumer_max_size: usize,
     /// The assignors that consumers may ask for, the first of them for those that do not ask.
     pub consumer_assignors: String,
+    /// Which way a group that has members may change its protocol.
+    pub consumer_migration_policy: String,
 }
 
 /// `[offsets]`.
@@ -290,6 +292,10 @@ impl Settings {
             (
                 "group.consumer.assignors",
                 groups.consumer_assignors.clone(),
+            ),
+            (
+                "group.consumer.migration.policy",
+                groups.consumer_migration_policy.clone(),
             ),
             (
                 "offsets.topic.num.partitions",

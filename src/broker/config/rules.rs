@@ -1,7 +1,7 @@
 //! What each setting may hold, by itself and beside others. Knows nothing of files or of flags.
 
 use logic::cluster::config::{TABLE, units};
-use logic::group::Assignor;
+use logic::group::{Assignor, MigrationPolicy};
 use toml::Value;
 
 use super::{parse_advertise, resolve_listen};
@@ -13,6 +13,8 @@ pub enum Rule {
     Text,
     /// Names of assignors.
     Assignors,
+    /// The name of a migration policy.
+    MigrationPolicy,
     /// Text that is not empty.
     Path,
     /// An address to listen on.
@@ -127,6 +129,7 @@ pub const RULES: &[(&str, &str, Rule)] = &[
     ),
     ("groups", "consumer_max_size", Rule::Number(1, I32_MAX)),
     ("groups", "consumer_assignors", Rule::Assignors),
+    ("groups", "consumer_migration_policy", Rule::MigrationPolicy),
     ("offsets", "topic_num_partitions", Rule::Number(1, 10_000)),
     ("offsets", "topic_segment_bytes", Rule::Number(MIB, I32_MAX)),
     ("offsets", "retention_minutes", Rule::Number(1, I32_MAX)),
@@ -218,6 +221,11 @@ pub const ALIASES: &[(&str, &str, &str)] = &[
     ("group.consumer.max.size", "groups", "consumer_max_size"),
     ("group.consumer.assignors", "groups", "consumer_assignors"),
     (
+        "group.consumer.migration.policy",
+        "groups",
+        "consumer_migration_policy",
+    ),
+    (
         "offsets.topic.num.partitions",
         "offsets",
         "topic_num_partitions",
@@ -246,9 +254,12 @@ impl Rule {
     /// Reads the text of a flag or of an environment variable.
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
-            Self::Text | Self::Path | Self::Listen | Self::Advertise | Self::Assignors => {
-                Ok(Value::String(text.to_owned()))
-            }
+            Self::Text
+            | Self::Path
+            | Self::Listen
+            | Self::Advertise
+            | Self::Assignors
+            | Self::MigrationPolicy => Ok(Value::String(text.to_owned())),
             Self::Boolean => match text.to_ascii_lowercase().as_str() {
                 "true" => Ok(Value::Boolean(true)),
                 "false" => Ok(Value::Boolean(false)),
@@ -271,6 +282,7 @@ impl Rule {
             }
             (Self::Path, Value::String(_)) => Ok(()),
             (Self::Assignors, Value::String(text)) => assignors(text).map(drop),
+            (Self::MigrationPolicy, Value::String(text)) => migration_policy(text),
             (Self::Listen, Value::String(text)) => resolve_listen(text).map(drop),
             (Self::Advertise, Value::String(text)) => parse_advertise(text).map(drop),
             (Self::Number(least, most), Value::Integer(number)) => bounded(*number, least, most),
@@ -291,7 +303,7 @@ impl Rule {
 
     fn kind(self) -> &'static str {
         match self {
-            Self::Text => "a text in quotes",
+            Self::Text | Self::MigrationPolicy => "a text in quotes",
             Self::Path => "a path in quotes",
             Self::Listen | Self::Advertise => "\"HOST:PORT\"",
             Self::Assignors => "names with commas between them, in quotes",
@@ -355,6 +367,14 @@ pub fn assignors(list: &str) -> Result<Vec<Assignor>, String> {
         })
     };
     list.split(',').map(one).collect()
+}
+
+fn migration_policy(name: &str) -> Result<(), String> {
+    let known = || {
+        let known = MigrationPolicy::ALL.map(MigrationPolicy::name).join(", ");
+        format!("`{name}` is no migration policy: there are {known}")
+    };
+    MigrationPolicy::named(name).map(drop).ok_or_else(known)
 }
 
 fn bounded(number: i64, least: i64, most: i64) -> Result<(), String> {

@@ -43,13 +43,13 @@ impl Group {
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
             group: self.id.clone(),
-            protocol_type: if self.is_of_consumers() {
+            protocol_type: if self.is_told_as_consumers() {
                 CONSUMER.into()
             } else {
                 self.protocol_type.clone().unwrap_or_default()
             },
             state: self.state_name(),
-            group_type: if self.is_of_consumers() {
+            group_type: if self.is_told_as_consumers() {
                 "consumer"
             } else {
                 "classic"

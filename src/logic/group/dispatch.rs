@@ -6,9 +6,9 @@ use alloc::vec;
 use wire::ErrorCode;
 
 use super::consumer::JOIN;
-use super::request::{Description, Join, Refusal, Reply, Request, Token};
+use super::request::{Description, Refusal, Reply, Request, Token};
 use super::state::Group;
-use super::turn::{Then, Turn};
+use super::turn::Turn;
 
 impl Group {
     pub(super) fn take(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
@@ -40,11 +40,11 @@ impl Group {
     fn take_as_consumers(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
         match request {
             Request::ConsumerHeartbeat(request) => self.consumer_heartbeat(token, request, turn),
-            Request::Join(request) => self.join_in_place_of_consumers(token, request, turn),
-            Request::Sync(_) | Request::Heartbeat(_) => {
-                turn.reply(token, request.refused(ErrorCode::UnknownMemberId));
-            }
-            Request::Leave(_) | Request::Delete(_) => self.queue(token, request, turn),
+            Request::Join(_)
+            | Request::Sync(_)
+            | Request::Heartbeat(_)
+            | Request::Leave(_)
+            | Request::Delete(_) => self.queue(token, request, turn),
             Request::Commit(request) => self.commit(token, request, turn),
             Request::FetchOffsets(request) => {
                 let checked = match &request.member {
@@ -55,27 +55,19 @@ impl Group {
                 turn.reply(token, Reply::FetchOffsets(found));
             }
             Request::DeleteOffsets(_, topics) => self.delete_offsets(token, &topics, turn),
-            Request::Describe(_) => turn.reply(token, Reply::Describe(Ok(Description::dead()))),
+            Request::Describe(_) => {
+                let description = if self.is_told_as_consumers() {
+                    Description::dead()
+                } else {
+                    self.describe()
+                };
+                turn.reply(token, Reply::Describe(Ok(description)));
+            }
             Request::DescribeConsumers(_) => {
                 let reply = Reply::DescribeConsumers(self.describe_consumers(turn));
                 turn.reply(token, reply);
             }
         }
-    }
-
-    /// A group of consumers that has none left may become one by the classic protocol.
-    fn join_in_place_of_consumers(&mut self, token: Token, request: Join, turn: &mut Turn<'_>) {
-        let Some(records) = self.make_room() else {
-            let error = if self.consumers.ahead.is_empty() {
-                // Its last members, or the group itself, are about to be gone: this may be asked again.
-                ErrorCode::CoordinatorLoadInProgress
-            } else {
-                ErrorCode::InconsistentGroupProtocol
-            };
-            return turn.reply(token, Request::Join(request).refused(error));
-        };
-        turn.append(self.partition, &self.id, records, Then::Nothing);
-        self.join(token, request, turn);
     }
 }
 

@@ -14,6 +14,10 @@ mod turn;
 mod classic;
 mod consumer;
 
+mod migration;
+
+mod embedded;
+
 mod admin;
 mod expiry;
 mod offsets;
@@ -21,7 +25,7 @@ mod offsets;
 #[cfg(test)]
 mod tests;
 
-pub use consumer::{Assignor, ConsumerSettings};
+pub use consumer::{Assignor, ConsumerSettings, MigrationPolicy};
 pub use coordinator::{AppendError, BatchId, Coordinator, Effect, Event, Now};
 pub use request::{Reply, Request, Token};
 

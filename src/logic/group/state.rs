@@ -5,14 +5,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
-use bytes::{Buf, Bytes};
 use wire::ErrorCode;
 use wire::group_records::{GroupRecord, GroupValue, MemberValue};
-use wire::messages::consumer_protocol_subscription::ConsumerProtocolSubscriptionData;
 
 use super::classic::members::{Member, Members};
 use super::consumer::Consumers;
 use super::durable::Durable;
+use super::embedded::Subscription;
 use super::request::{Identity, JoinReply, Reply};
 use super::turn::Turn;
 use crate::bugs;
@@ -22,8 +21,6 @@ use crate::ids::{Instant, Timestamp};
 pub(super) const CONSUMER: &str = "consumer";
 /// Memory that a group takes beside its texts, members and offsets, about.
 const GROUP_BYTES: usize = 512;
-/// The newest version of a subscription that is read; newer ones only add fields.
-const SUBSCRIPTION_VERSION_MAX: i16 = 3;
 
 /// Where a group is between two generations. Kafka's `Dead` is a group that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +73,7 @@ pub(super) struct Group {
     /// What the members have subscribed to; unknown of those that are no consumers.
     pub(super) subscribed: Option<BTreeSet<String>>,
     /// The group of consumers by the new protocol, if it is one; the fields above are then those of an empty
-    /// group.
+    /// group, unless it changes from one to the other at this moment.
     pub(super) consumers: Consumers,
     /// Under which moment it stands among the groups to be woken.
     pub(super) armed: Option<Instant>,
@@ -153,10 +150,7 @@ impl Group {
 
     /// What the classic protocol has left of a group that is one of consumers now: nothing.
     pub(super) fn forget_classic(&mut self) {
-        assert!(
-            self.members.is_empty(),
-            "only an empty group changes its kind"
-        );
+        assert!(self.members.is_empty(), "members are among the consumers");
         (self.generation, self.since) = (0, Timestamp(-1));
         (
             self.protocol_type,
@@ -166,9 +160,16 @@ impl Group {
         ) = (None, None, None, None);
     }
 
+    /// Whether those who ask about it see a group of consumers: what the log does not have yet is not
+    /// told.
+    pub(super) fn is_told_as_consumers(&self) -> bool {
+        let is_new = self.is_of_consumers() && self.phase == Phase::Empty;
+        self.durable.consumers.exists() || is_new
+    }
+
     /// Kafka's name of the state.
     pub(super) fn state_name(&self) -> &'static str {
-        if self.is_of_consumers() {
+        if self.is_told_as_consumers() {
             return self.durable.consumers.name();
         }
         match self.phase {
@@ -251,7 +252,7 @@ impl Group {
         }
     }
 
-    fn elect_leader_among_all(&mut self) {
+    pub(super) fn elect_leader_among_all(&mut self) {
         if self.leader.is_none() {
             let first = self.members.iter().next();
             self.leader = first.map(|member| member.identity.member_id.clone());
@@ -281,13 +282,17 @@ impl Group {
         }
         let mut topics = BTreeSet::new();
         for member in self.members.iter() {
-            topics.extend(subscription(member.metadata(self.protocol.as_deref()))?);
+            let said = member.metadata(self.protocol.as_deref());
+            topics.extend(Subscription::read(said)?.topics);
         }
         Some(topics)
     }
 
     /// The next moment at which something happens by itself.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if self.is_of_consumers() {
+            return self.consumers.next_deadline();
+        }
         let members = self.members.iter().filter(|it| !it.is_kept_waiting());
         let sessions = members.map(|it| it.deadline);
         let joins = self.pending_joins.values().copied();
@@ -299,7 +304,6 @@ impl Group {
             .chain(joins)
             .chain(rebalance)
             .chain(self.sync_deadline)
-            .chain(self.consumers.next_deadline())
             .min()
     }
 
@@ -334,15 +338,4 @@ fn restored(member: MemberValue, protocol: &str, now: Instant) -> Member {
     };
     restored.heard(now);
     restored
-}
-
-/// The topics of a consumer's subscription.
-fn subscription(mut metadata: Bytes) -> Option<BTreeSet<String>> {
-    let version = metadata.try_get_i16().ok()?;
-    if version < 0 {
-        return None;
-    }
-    let version = version.min(SUBSCRIPTION_VERSION_MAX);
-    let data = ConsumerProtocolSubscriptionData::read(&mut metadata, version).ok()?;
-    Some(data.topics.iter().map(|it| it.as_str().into()).collect())
 }

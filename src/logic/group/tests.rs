@@ -3,6 +3,7 @@
 mod consumers;
 mod harness;
 mod membership;
+mod migration;
 mod offsets;
 mod random;
 

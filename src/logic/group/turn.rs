@@ -188,14 +188,16 @@ impl Appends {
     }
 }
 
-/// Records in batches of a size that a log takes.
+/// Records in batches of a size that a log takes. A group by the classic protocol is never parted from what
+/// comes before it: where that ends a group of consumers, the epoch is in one of both.
 pub(super) fn batches(records: Vec<GroupRecord>) -> Vec<Vec<GroupRecord>> {
     let mut batches = Vec::new();
     let mut batch = Vec::new();
     let mut bytes = 0;
     for record in records {
         let more = size(&record);
-        if bytes + more > BATCH_BYTES_MAX && !batch.is_empty() {
+        let goes_along = matches!(record, GroupRecord::Group { value: Some(_), .. });
+        if bytes + more > BATCH_BYTES_MAX && !batch.is_empty() && !goes_along {
             batches.push(mem::take(&mut batch));
             bytes = 0;
         }

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::fields::{
-    Fields, Malformed, put_array, put_compact, put_compact_nullable, put_count, put_no_tags,
-    put_string, put_tag,
+    Fields, Malformed, put_array, put_compact, put_compact_bytes, put_compact_nullable, put_count,
+    put_no_tags, put_string, put_tag,
 };
 
 const METADATA_KEY: i16 = 3;
@@ -22,6 +22,10 @@ const VALUE: i16 = 0;
 /// Fields that came after version 0 was fixed, by their tags.
 const METADATA_HASH_TAG: u32 = 0;
 const TARGET_TIMESTAMP_TAG: u32 = 0;
+const CLASSIC_TAG: u32 = 0;
+/// A structure that may be missing begins with one of these.
+const MISSING: u8 = 0;
+const PRESENT: u8 = 1;
 
 /// A topic's id as it stands on the wire.
 pub type TopicUuid = [u8; 16];
@@ -74,6 +78,17 @@ pub struct ConsumerValue {
     pub rebalance_timeout_ms: i32,
     /// The assignor that it asks for.
     pub server_assignor: Option<String>,
+    /// What else is known of a member that speaks the classic protocol.
+    pub classic: Option<ClassicValue>,
+}
+
+/// What a member by the classic protocol has said when it joined, in a group of consumers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassicValue {
+    /// Milliseconds of silence after which it counts as gone.
+    pub session_timeout_ms: i32,
+    /// The protocols that it can follow, best first, and what it says under each.
+    pub protocols: Vec<(String, Bytes)>,
 }
 
 /// Of which epoch the targets are.
@@ -151,7 +166,8 @@ impl ConsumerRecord {
                     + value.as_ref().map_or(0, |it| {
                         let regex = it.topic_regex.as_ref().map_or(0, String::len);
                         let client = it.client_id.len() + it.client_host.len();
-                        texts(&it.topic_names) + regex + client
+                        let classic = it.classic.as_ref().map_or(0, ClassicValue::size);
+                        texts(&it.topic_names) + regex + client + classic
                     })
             }
             Self::Target(id, value) => id.len() + value.as_ref().map_or(0, of),
@@ -192,7 +208,11 @@ impl ConsumerRecord {
             Self::RegularExpression(_, Some(value)) => value.encode(out),
             _ => return,
         }
-        if !matches!(self, Self::Metadata(_) | Self::TargetMetadata(_)) {
+        let writes_tags = matches!(
+            self,
+            Self::Metadata(_) | Self::TargetMetadata(_) | Self::Member(..)
+        );
+        if !writes_tags {
             put_no_tags(out);
         }
     }
@@ -278,10 +298,21 @@ impl ConsumerValue {
         put_compact_nullable(out, self.topic_regex.as_deref());
         out.put_i32(self.rebalance_timeout_ms);
         put_compact_nullable(out, self.server_assignor.as_deref());
+        // Kafka takes a member without this field for one by the classic protocol: it must be said
+        // that there is none.
+        let mut classic = BytesMut::new();
+        match &self.classic {
+            None => classic.put_u8(MISSING),
+            Some(value) => {
+                classic.put_u8(PRESENT);
+                value.encode(&mut classic);
+            }
+        }
+        put_tag(out, CLASSIC_TAG, &classic);
     }
 
     fn decode(from: &mut Fields) -> Result<Self, Malformed> {
-        let value = Self {
+        let mut value = Self {
             instance_id: from.nullable_string()?,
             rack_id: from.nullable_string()?,
             client_id: from.string()?,
@@ -290,9 +321,46 @@ impl ConsumerValue {
             topic_regex: from.nullable_string()?,
             rebalance_timeout_ms: from.i32()?,
             server_assignor: from.nullable_string()?,
+            classic: None,
         };
-        from.tags()?;
+        if let Some(mut classic) = from.tag(CLASSIC_TAG)?
+            && classic.i8()? != MISSING.cast_signed()
+        {
+            value.classic = Some(ClassicValue::decode(&mut classic)?);
+        }
         Ok(value)
+    }
+}
+
+impl ClassicValue {
+    /// Bytes of texts in it, about.
+    pub fn size(&self) -> usize {
+        let protocols = self.protocols.iter();
+        protocols.map(|(name, said)| name.len() + said.len()).sum()
+    }
+
+    fn encode(&self, out: &mut BytesMut) {
+        out.put_i32(self.session_timeout_ms);
+        put_array(out, &self.protocols, |out, (name, said)| {
+            put_compact(out, name);
+            put_compact_bytes(out, said);
+            put_no_tags(out);
+        });
+        put_no_tags(out);
+    }
+
+    fn decode(from: &mut Fields) -> Result<Self, Malformed> {
+        let session_timeout_ms = from.i32()?;
+        let protocols = from.array(|from| {
+            let protocol = (from.string()?, from.bytes()?);
+            from.tags()?;
+            Ok(protocol)
+        })?;
+        from.tags()?;
+        Ok(Self {
+            session_timeout_ms,
+            protocols,
+        })
     }
 }
 

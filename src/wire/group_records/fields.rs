@@ -194,6 +194,11 @@ pub(super) fn put_compact(out: &mut BytesMut, text: &str) {
     out.put_slice(text.as_bytes());
 }
 
+pub(super) fn put_compact_bytes(out: &mut BytesMut, bytes: &[u8]) {
+    put_count(out, bytes.len());
+    out.put_slice(bytes);
+}
+
 pub(super) fn put_compact_nullable(out: &mut BytesMut, text: Option<&str>) {
     match text {
         Some(text) => put_compact(out, text),

@@ -1,6 +1,6 @@
 //! Where the stories take place: two groups, two topics, short times. Knows nothing of what happens.
 
-use simulated_groups::group::{Assignor, ConsumerSettings, Now, Settings};
+use simulated_groups::group::{Assignor, ConsumerSettings, MigrationPolicy, Now, Settings};
 use simulated_groups::ids::{Instant, Timestamp, TopicId};
 
 /// A group by the classic protocol.
@@ -41,6 +41,7 @@ pub fn settings() -> Settings {
             heartbeat_interval_ms: 1_000,
             size_max: 100,
             assignors: Assignor::ALL.into(),
+            migration: MigrationPolicy::Bidirectional,
         },
     }
 }

@@ -45,6 +45,9 @@ impl Group {
 
     /// Does what is due: sessions end, waits are over.
     pub(in crate::group) fn wake(&mut self, turn: &mut Turn<'_>) {
+        if self.is_of_consumers() {
+            return self.go_on(turn);
+        }
         let now = turn.now.instant;
         let before = self.pending_joins.len();
         self.pending_joins.retain(|_, until| *until > now);
@@ -70,7 +73,6 @@ impl Group {
         if self.sync_deadline.is_some_and(|deadline| deadline <= now) {
             self.sync_wait_over(turn);
         }
-        self.go_on(turn);
     }
 
     /// Members that have joined and never asked for their assignment are out.

@@ -266,7 +266,7 @@ fn refuse(token: Token, error: ErrorCode, member_id: &str, turn: &mut Turn<'_>) 
 }
 
 /// Kafka's form: the client's id, or the instance id, and a UUID.
-fn fresh_id(request: &Join) -> String {
+pub(in crate::group) fn fresh_id(request: &Join) -> String {
     let name = request.identity.instance_id.as_ref();
     let name = name.unwrap_or(&request.client_id);
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|it| format!("{it:02x}")).collect() };
@@ -282,7 +282,7 @@ fn fresh_id(request: &Join) -> String {
 }
 
 /// A protocol that is named twice counts once.
-fn once_each(protocols: &mut Protocols) {
+pub(in crate::group) fn once_each(protocols: &mut Protocols) {
     let mut seen = alloc::collections::BTreeSet::new();
     protocols.retain(|(name, _)| seen.insert(name.clone()));
 }

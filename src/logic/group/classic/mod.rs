@@ -5,6 +5,7 @@
 pub(super) mod members;
 
 mod join;
+pub(super) use join::{fresh_id, once_each};
 mod rebalance;
 mod sync;
 

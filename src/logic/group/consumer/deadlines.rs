@@ -21,6 +21,13 @@ impl Deadlines {
         self.in_order.insert((until, member.into()));
     }
 
+    /// Sets a moment unless one stands.
+    pub(super) fn begin(&mut self, member: &str, until: Instant) {
+        if !self.contains(member) {
+            self.set(member, until);
+        }
+    }
+
     pub(super) fn remove(&mut self, member: &str) {
         if let Some((member, until)) = self.by_member.remove_entry(member) {
             self.in_order.remove(&(until, member));

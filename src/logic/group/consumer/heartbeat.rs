@@ -11,22 +11,33 @@ use super::reconcile::{Goal, is_subset, reconcile};
 use super::round::Round;
 use super::settings::ConsumerSettings;
 use super::subscription::compile;
-use super::{Consumers, JOIN, LEAVE, LEAVE_FOR_A_WHILE};
+use super::{Consumers, JOIN, LEAVE, LEAVE_FOR_A_WHILE, session_timeout_ms};
 use crate::bugs;
 use crate::group::request::{
-    ConsumerHeartbeat, ConsumerHeartbeatReply, Refusal, Reply, Request, Token,
+    ConsumerHeartbeat, ConsumerHeartbeatReply, JoinReply, Refusal, Reply, Request, Token,
 };
 use crate::group::state::{Group, Phase};
 use crate::group::turn::Turn;
 
-/// A heartbeat that was let in.
+/// Somebody who was let in, and moves on.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    token: Token,
-    member_id: String,
-    /// It wants to be told all that it has.
-    wants_all: bool,
-    owned: Option<Assignment>,
+    pub(super) token: Token,
+    pub(super) member_id: String,
+    pub(super) owned: Option<Assignment>,
+    pub(super) asked: Asked,
+}
+
+/// By which request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// ConsumerGroupHeartbeat.
+    Heartbeat {
+        /// It wants to be told all that it has.
+        wants_all: bool,
+    },
+    /// JoinGroup, of a member by the classic protocol: it asks for what it has by SyncGroup.
+    Join,
 }
 
 impl Group {
@@ -38,9 +49,12 @@ impl Group {
         turn: &mut Turn<'_>,
     ) {
         // An empty group by the classic protocol becomes one of consumers, with its offsets.
-        let empty = self.phase == Phase::Empty && self.pending_joins.is_empty();
+        let empty = self.phase == Phase::Empty;
         if self.is_of_consumers() || (request.epoch == JOIN && empty) {
             return self.queue(token, Request::ConsumerHeartbeat(request), turn);
+        }
+        if request.epoch == JOIN {
+            return self.upgrade(token, request, turn);
         }
         let refusal = Refusal::of_another_kind(&self.id);
         turn.reply(token, Reply::ConsumerHeartbeat(Err(refusal)));
@@ -97,7 +111,7 @@ pub(in crate::group) fn check(
 
 impl Consumers {
     /// Takes a heartbeat whose turn has come. What is refused has changed nothing.
-    pub(super) fn heartbeat(
+    pub(in crate::group) fn heartbeat(
         &mut self,
         round: &mut Round,
         token: Token,
@@ -125,22 +139,30 @@ impl Consumers {
         let wants_all = request.epoch == JOIN || says_all;
         let owned = request.owned.clone();
         self.learn(round, request);
-        let session_ms = turn.settings.consumer.session_timeout_ms;
-        let until = turn.now.instant.plus_ms(session_ms);
-        if !(bugs::leaves_session_timers() && self.sessions.contains(&member_id)) {
-            self.sessions.set(&member_id, until);
-        }
+        self.heard(&member_id, turn);
         round.admitted.push(Admitted {
             token,
             member_id,
-            wants_all,
             owned,
+            asked: Asked::Heartbeat { wants_all },
         });
         Ok(())
     }
 
+    /// A member lives.
+    pub(in crate::group) fn heard(&mut self, id: &str, turn: &Turn<'_>) {
+        let Some(member) = self.ahead.member(id) else {
+            return;
+        };
+        let session_ms = session_timeout_ms(member, &turn.settings.consumer);
+        let until = turn.now.instant.plus_ms(session_ms);
+        if !(bugs::leaves_session_timers() && self.sessions.contains(id)) {
+            self.sessions.set(id, until);
+        }
+    }
+
     /// `group.consumer.max.size`, and the memory for all groups.
-    fn check_room(&self, member_id: &str, turn: &Turn<'_>) -> Result<(), Refusal> {
+    pub(super) fn check_room(&self, member_id: &str, turn: &Turn<'_>) -> Result<(), Refusal> {
         let most = turn.settings.consumer.size_max;
         let full = turn.full || self.ahead.members().len() >= most;
         if full && !self.ahead.has_member(member_id) {
@@ -181,7 +203,8 @@ impl Consumers {
             check_instance(instance, &known, request)?;
             return check_epoch(current, request);
         }
-        if current.epoch == LEAVE_FOR_A_WHILE {
+        // By the classic protocol a static member comes back without having said goodbye.
+        if current.epoch == LEAVE_FOR_A_WHILE || self.ahead.is_classic(&known) {
             self.replace_static(round, &known, &request.member_id);
             return Ok(());
         }
@@ -198,7 +221,7 @@ impl Consumers {
     }
 
     /// A static member that was away is back: it has what it had, under its new id.
-    fn replace_static(&mut self, round: &mut Round, old: &str, new: &str) {
+    pub(super) fn replace_static(&mut self, round: &mut Round, old: &str, new: &str) {
         let member = self.ahead.member(old).cloned();
         let target = self.ahead.target(old).cloned();
         let current = CurrentValue {
@@ -219,7 +242,6 @@ impl Consumers {
     /// Keeps what a member says of itself, as far as it says it.
     fn learn(&mut self, round: &mut Round, request: ConsumerHeartbeat) {
         let before = self.ahead.member(&request.member_id);
-        let is_new = before.is_none();
         let mut value = before.cloned().unwrap_or_default();
         let said = |pattern: String| (!pattern.is_empty()).then_some(pattern);
         if request.instance_id.is_some() {
@@ -243,15 +265,19 @@ impl Consumers {
             value.topic_regex = said(pattern);
         }
         (value.client_id, value.client_host) = (request.client_id, request.client_host);
+        value.classic = None;
+        self.keep(round, request.member_id, value);
+    }
+
+    /// Keeps what is known of a member now. Others are concerned when it reads other topics.
+    pub(super) fn keep(&mut self, round: &mut Round, id: String, value: ConsumerValue) {
+        let before = self.ahead.member(&id);
         if before == Some(&value) {
             return;
         }
         let reads = |it: &ConsumerValue| (it.topic_names.clone(), it.topic_regex.clone());
-        round.changed |= is_new || before.is_none_or(|it| reads(it) != reads(&value));
-        self.write(
-            round,
-            ConsumerRecord::Member(request.member_id, Some(value)),
-        );
+        round.changed |= before.is_none_or(|it| reads(it) != reads(&value));
+        self.write(round, ConsumerRecord::Member(id, Some(value)));
     }
 
     /// A member moves towards its target and is told what it has now, if that is news.
@@ -259,13 +285,12 @@ impl Consumers {
         let Admitted {
             token,
             member_id,
-            wants_all,
             owned,
+            asked,
         } = admitted;
         if !self.ahead.has_member(&member_id) {
             // It has left in this very round.
-            let refused = Reply::ConsumerHeartbeat(Err(unknown(&member_id)));
-            return turn.reply(token, refused);
+            return turn.reply(token, gone(&member_id, asked));
         }
         let nothing = Assignment::new();
         let current = self.ahead.current(&member_id);
@@ -278,21 +303,36 @@ impl Consumers {
         });
         // What differs from what it says was told in an answer that may have been lost.
         let differs = owned.as_ref().is_some_and(|it| *it != next.assigned);
-        let is_news = wants_all || differs || next.assigned != current.assigned;
+        let is_news = differs || next.assigned != current.assigned;
         if next != *current {
             let record = ConsumerRecord::Current(member_id.clone(), Some(next.clone()));
             self.write(round, record);
             self.watch_revocation(&member_id, turn);
         }
+        let wants_all = match asked {
+            Asked::Join => return self.joined(round, token, &member_id, turn),
+            Asked::Heartbeat { wants_all } => wants_all,
+        };
         let reply = ConsumerHeartbeatReply {
             member_id,
             epoch: next.epoch,
             heartbeat_interval_ms: turn.settings.consumer.heartbeat_interval_ms,
-            assignment: is_news.then_some(next.assigned),
+            assignment: (wants_all || is_news).then_some(next.assigned),
         };
         round.owe(token, Reply::ConsumerHeartbeat(Ok(reply)), |error| {
             Reply::ConsumerHeartbeat(Err(error.into()))
         });
+    }
+}
+
+/// What somebody is told who is no member any more.
+fn gone(member_id: &str, asked: Asked) -> Reply {
+    match asked {
+        Asked::Heartbeat { .. } => Reply::ConsumerHeartbeat(Err(unknown(member_id))),
+        Asked::Join => {
+            let error = ErrorCode::UnknownMemberId;
+            Reply::Join(JoinReply::refused(error, member_id))
+        }
     }
 }
 

@@ -15,16 +15,18 @@ pub(super) mod round;
 
 mod describe;
 pub(super) mod heartbeat;
+mod hosted;
 mod leave;
 mod offsets;
 
 mod deadlines;
 
-pub use settings::{Assignor, ConsumerSettings};
+pub use settings::{Assignor, ConsumerSettings, MigrationPolicy};
 
 use alloc::collections::VecDeque;
 
 use wire::ErrorCode;
+use wire::group_records::ConsumerValue;
 
 use self::deadlines::Deadlines;
 use self::state::{State, is_revoking};
@@ -56,7 +58,8 @@ pub(super) struct Consumers {
     waiting: VecDeque<(Token, Request)>,
     /// Until when each member must be heard again.
     sessions: Deadlines,
-    /// Until when members must have given back what they are to give back.
+    /// Until when members must have given back what they are to give back, and those by the classic protocol
+    /// have joined again or asked for what they have.
     revocations: Deadlines,
     /// Topics have changed: the group has not looked yet.
     stale: bool,
@@ -72,13 +75,13 @@ impl Consumers {
         self.stale = true;
         self.sessions.retain(|id| durable.has_member(id));
         self.revocations
-            .retain(|id| is_revoking(durable.current(id)));
+            .retain(|id| durable.is_classic(id) || is_revoking(durable.current(id)));
         let retry_at = now.plus_ms(RETRY_MS);
         self.sessions.not_before(retry_at);
         self.revocations.not_before(retry_at);
         for (id, member) in durable.members() {
             if !self.sessions.contains(id) {
-                let until = now.plus_ms(settings.session_timeout_ms);
+                let until = now.plus_ms(session_timeout_ms(member, settings));
                 self.sessions.set(id, until);
             }
             if is_revoking(durable.current(id)) && !self.revocations.contains(id) {
@@ -102,9 +105,22 @@ impl Consumers {
         self.ahead.exists() || self.in_flight || !self.waiting.is_empty()
     }
 
+    /// Whoever waits; nothing else is kept.
+    pub(super) fn into_waiting(self) -> VecDeque<(Token, Request)> {
+        self.waiting
+    }
+
     /// Memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
         self.ahead.bytes()
+    }
+}
+
+/// For how long a member may be silent: those by the classic protocol say so themselves.
+fn session_timeout_ms(member: &ConsumerValue, settings: &ConsumerSettings) -> u64 {
+    match &member.classic {
+        Some(classic) => u64::try_from(classic.session_timeout_ms).unwrap_or(0),
+        None => settings.session_timeout_ms,
     }
 }
 
@@ -132,7 +148,7 @@ impl Group {
         }
     }
 
-    /// Takes a request that may change who is a member.
+    /// Takes a request that has its turn in a round.
     pub(super) fn queue(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
         self.consumers.waiting.push_back((token, request));
         self.go_on(turn);

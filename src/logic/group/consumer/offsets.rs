@@ -38,10 +38,12 @@ impl Group {
         let ahead = &self.consumers.ahead;
         if !ahead.has_member(member_id) {
             Err(ErrorCode::UnknownMemberId)
-        } else if ahead.current(member_id).epoch != epoch {
-            Err(ErrorCode::StaleMemberEpoch)
-        } else {
+        } else if ahead.current(member_id).epoch == epoch {
             Ok(())
+        } else if ahead.is_classic(member_id) {
+            Err(ErrorCode::IllegalGeneration)
+        } else {
+            Err(ErrorCode::StaleMemberEpoch)
         }
     }
 
@@ -62,7 +64,8 @@ impl Group {
         round.owe(token, Reply::Delete(ErrorCode::None), Reply::Delete);
     }
 
-    fn forget_consumers(&mut self, round: &mut Round) {
+    /// Writes that nothing is left of the group as one of consumers.
+    pub(super) fn forget_consumers(&mut self, round: &mut Round) {
         for record in self.consumers.ahead.removal() {
             self.consumers.write(round, record);
         }

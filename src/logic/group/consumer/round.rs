@@ -20,7 +20,8 @@ use super::settings::{Assignor, ConsumerSettings};
 use super::state::is_revoking;
 use super::topics::Topics;
 use crate::bugs;
-use crate::group::request::{Reply, Request, Token};
+use crate::group::Settings;
+use crate::group::request::{JoinReply, Reply, Request, Token};
 use crate::group::state::Group;
 use crate::group::turn::{Then, Turn, batches, size};
 
@@ -29,7 +30,7 @@ const ROUND_BYTES_MAX: usize = 256 * 1024;
 
 /// What comes of a round.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(in crate::group) struct Round {
     group: String,
     records: Vec<GroupRecord>,
     bytes: usize,
@@ -37,7 +38,11 @@ pub(super) struct Round {
     pub(super) admitted: Vec<Admitted>,
     owed: Vec<Owed>,
     /// The group's epoch is to count up.
-    pub(super) changed: bool,
+    pub(in crate::group) changed: bool,
+    /// Somebody is no member any more.
+    left: bool,
+    /// The group ends as one of consumers.
+    pub(in crate::group) downgrades: bool,
 }
 
 /// An answer that waits for the log.
@@ -50,7 +55,7 @@ pub(in crate::group) struct Owed {
 }
 
 impl Round {
-    fn new(group: &str) -> Self {
+    pub(in crate::group) fn new(group: &str) -> Self {
         Self {
             group: group.into(),
             records: Vec::new(),
@@ -58,6 +63,8 @@ impl Round {
             admitted: Vec::new(),
             owed: Vec::new(),
             changed: false,
+            left: false,
+            downgrades: false,
         }
     }
 
@@ -71,11 +78,11 @@ impl Round {
     }
 
     /// Nothing has been decided yet.
-    pub(super) fn is_fresh(&self) -> bool {
+    fn is_fresh(&self) -> bool {
         self.records.is_empty() && self.admitted.is_empty() && self.owed.is_empty()
     }
 
-    pub(super) fn push(&mut self, record: GroupRecord) {
+    pub(in crate::group) fn push(&mut self, record: GroupRecord) {
         self.bytes += size(&record);
         self.records.push(record);
     }
@@ -92,24 +99,47 @@ impl Group {
     fn round(&mut self, turn: &mut Turn<'_>) {
         let mut round = Round::new(&self.id);
         while round.bytes < ROUND_BYTES_MAX
+            && !self.consumers.can_downgrade(&round, turn.settings)
             && let Some((token, request)) = self.consumers.waiting.pop_front()
         {
-            if matches!(request, Request::Delete(_)) && !round.is_fresh() {
+            let ends = match &request {
+                Request::Delete(_) => true,
+                // A group of consumers that has none left makes room for one by the classic protocol.
+                Request::Join(_) => self.consumers.ahead.is_empty(),
+                _ => false,
+            };
+            if ends && !round.is_fresh() {
                 // What was decided before comes first.
                 self.consumers.waiting.push_front((token, request));
                 break;
             }
+            if ends && matches!(request, Request::Join(_)) {
+                self.consumers.waiting.push_front((token, request));
+                self.forget_consumers(&mut round);
+                break;
+            }
             self.take_waiting(&mut round, token, request, turn);
         }
+        self.decide(round, turn);
+    }
+
+    /// What follows from what was asked.
+    pub(in crate::group) fn decide(&mut self, mut round: Round, turn: &mut Turn<'_>) {
         let consumers = &mut self.consumers;
         if consumers.waiting.is_empty() {
             consumers.put_out(&mut round, turn);
         }
-        consumers.look_at_topics(&mut round, turn);
-        consumers.count_up(&mut round, turn.topics);
-        consumers.share_out(&mut round, turn);
+        round.downgrades = consumers.can_downgrade(&round, turn.settings);
+        if !round.downgrades {
+            consumers.look_at_topics(&mut round, turn);
+            consumers.count_up(&mut round, turn.topics);
+            consumers.share_out(&mut round, turn);
+        }
         for admitted in core::mem::take(&mut round.admitted) {
             consumers.move_on(&mut round, admitted, turn);
+        }
+        if round.downgrades {
+            self.downgrade(&mut round, turn);
         }
         self.finish(round, turn);
     }
@@ -135,7 +165,21 @@ impl Group {
                 });
             }
             Request::Delete(_) => self.delete_consumers(round, token, turn),
-            other => unreachable!("only what changes members waits: {other:?}"),
+            Request::Join(request) => {
+                let refused = self.consumers.join(round, token, request, turn).err();
+                if let Some((error, id)) = refused {
+                    turn.reply(token, Reply::Join(JoinReply::refused(error, id)));
+                }
+            }
+            Request::Sync(request) => {
+                let result = self.consumers.sync(&request, turn);
+                round.owe(token, Reply::Sync(result), |error| Reply::Sync(Err(error)));
+            }
+            Request::Heartbeat(request) => {
+                let result = self.consumers.beat(&request, turn);
+                round.owe(token, Reply::Heartbeat(result), Reply::Heartbeat);
+            }
+            other => unreachable!("only what members ask waits: {other:?}"),
         }
     }
 
@@ -147,8 +191,8 @@ impl Group {
             }
             return;
         }
-        if self.generation > 0 || self.durable.value.is_some() {
-            // The group was one by the classic protocol, and is empty.
+        if !round.downgrades && (self.generation > 0 || self.durable.value.is_some()) {
+            // The group was one by the classic protocol.
             let group = self.id.clone();
             let value = None;
             round.records.insert(0, GroupRecord::Group { group, value });
@@ -187,10 +231,13 @@ impl Group {
         for owed in owed {
             turn.reply(owed.token, owed.done);
         }
-        if self.durable.value.is_none() {
-            self.forget_classic();
-        }
         self.consumers.in_flight = false;
+        if !self.durable.consumers.exists() {
+            return self.go_on_as_classic(turn);
+        }
+        if self.durable.value.is_none() {
+            self.leave_to_consumers(turn);
+        }
         self.go_on(turn);
     }
 
@@ -205,7 +252,12 @@ impl Group {
             turn.reply(owed.token, (owed.failed)(error));
         }
         self.refuse_waiting(error, turn);
-        self.restore_consumers(turn);
+        if self.durable.consumers.exists() {
+            self.leave_to_consumers(turn);
+            self.restore_consumers(turn);
+        } else {
+            self.stay_classic(turn);
+        }
     }
 }
 
@@ -217,10 +269,19 @@ impl Consumers {
     }
 
     /// Decides something: from now on it is so.
-    pub(super) fn write(&mut self, round: &mut Round, record: ConsumerRecord) {
+    pub(in crate::group) fn write(&mut self, round: &mut Round, record: ConsumerRecord) {
         self.ahead.replay(&record);
         let group = round.group.clone();
         round.push(GroupRecord::Consumer { group, record });
+    }
+
+    /// Whether the group is to be one by the classic protocol: somebody has left, and all who stay speak
+    /// it.
+    fn can_downgrade(&self, round: &Round, settings: &Settings) -> bool {
+        round.left
+            && settings.consumer.migration.allows_downgrade()
+            && (1..=settings.size_max).contains(&self.ahead.members().len())
+            && self.ahead.classic_members().count() == self.ahead.members().len()
     }
 
     /// Members that were silent for a session, or have not given back in time, are out.
@@ -239,14 +300,10 @@ impl Consumers {
         if !self.ahead.has_member(id) {
             return;
         }
-        if self.ahead.has_current(id) {
-            self.write(round, ConsumerRecord::Current(id.into(), None));
+        for record in self.ahead.removal_of(id) {
+            self.write(round, record);
         }
-        if self.ahead.target(id).is_some() {
-            self.write(round, ConsumerRecord::Target(id.into(), None));
-        }
-        self.write(round, ConsumerRecord::Member(id.into(), None));
-        round.changed = true;
+        (round.changed, round.left) = (true, true);
     }
 
     /// Finds out what the regular expressions in use stand for now.

@@ -14,6 +14,55 @@ pub struct ConsumerSettings {
     pub size_max: usize,
     /// `group.consumer.assignors`: those that members may ask for; the first is for those who do not ask.
     pub assignors: Vec<Assignor>,
+    /// `group.consumer.migration.policy`.
+    pub migration: MigrationPolicy,
+}
+
+/// Which way a group that has members may change its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MigrationPolicy {
+    /// No way.
+    Disabled,
+    /// From the classic protocol to the new one.
+    Upgrade,
+    /// From the new protocol to the classic one.
+    Downgrade,
+    /// Both ways.
+    Bidirectional,
+}
+
+impl MigrationPolicy {
+    /// All that there are.
+    pub const ALL: [Self; 4] = [
+        Self::Disabled,
+        Self::Upgrade,
+        Self::Downgrade,
+        Self::Bidirectional,
+    ];
+
+    /// Kafka's name of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Upgrade => "upgrade",
+            Self::Downgrade => "downgrade",
+            Self::Bidirectional => "bidirectional",
+        }
+    }
+
+    /// The one of this name, however it is written.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|it| it.name().eq_ignore_ascii_case(name))
+    }
+
+    pub(in crate::group) fn allows_upgrade(self) -> bool {
+        matches!(self, Self::Upgrade | Self::Bidirectional)
+    }
+
+    pub(in crate::group) fn allows_downgrade(self) -> bool {
+        matches!(self, Self::Downgrade | Self::Bidirectional)
+    }
 }
 
 /// A way to share out partitions.

@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wire::group_records::{
-    Assignment, ConsumerRecord, ConsumerValue, CurrentValue, MemberState, MetadataValue,
-    RegularExpressionValue, TopicUuid,
+    Assignment, ClassicValue, ConsumerRecord, ConsumerValue, CurrentValue, MemberState,
+    MetadataValue, RegularExpressionValue, TopicUuid,
 };
 
 use super::LEAVE_FOR_A_WHILE;
@@ -144,7 +144,7 @@ impl State {
         self.metadata.is_some() || !self.members.is_empty()
     }
 
-    pub(super) fn metadata(&self) -> MetadataValue {
+    pub(in crate::group) fn metadata(&self) -> MetadataValue {
         self.metadata.unwrap_or_default()
     }
 
@@ -163,12 +163,23 @@ impl State {
         self.members.is_empty()
     }
 
-    pub(super) fn member(&self, id: &str) -> Option<&ConsumerValue> {
+    pub(in crate::group) fn member(&self, id: &str) -> Option<&ConsumerValue> {
         self.members.get(id)
     }
 
     pub(super) fn has_member(&self, id: &str) -> bool {
         self.members.contains_key(id)
+    }
+
+    /// Whether a member speaks the classic protocol.
+    pub(in crate::group) fn is_classic(&self, id: &str) -> bool {
+        self.member(id).is_some_and(|it| it.classic.is_some())
+    }
+
+    /// Those who do, with what they have said.
+    pub(super) fn classic_members(&self) -> impl Iterator<Item = (&String, &ClassicValue)> {
+        let members = self.members.iter();
+        members.filter_map(|(id, value)| Some((id, value.classic.as_ref()?)))
     }
 
     /// The id of the static member that calls itself so.
@@ -182,13 +193,8 @@ impl State {
     }
 
     /// What a member has.
-    pub(super) fn current(&self, id: &str) -> &CurrentValue {
+    pub(in crate::group) fn current(&self, id: &str) -> &CurrentValue {
         self.currents.get(id).unwrap_or(&NOTHING)
-    }
-
-    /// Whether the log tells what a member has.
-    pub(super) fn has_current(&self, id: &str) -> bool {
-        self.currents.contains_key(id)
     }
 
     /// Who has a partition, or is still to give it back.
@@ -256,8 +262,21 @@ impl State {
         }
     }
 
+    /// The records that leave nothing of a member.
+    pub(in crate::group) fn removal_of(&self, id: &str) -> Vec<ConsumerRecord> {
+        let mut records = Vec::new();
+        if self.currents.contains_key(id) {
+            records.push(ConsumerRecord::Current(id.into(), None));
+        }
+        if self.targets.contains_key(id) {
+            records.push(ConsumerRecord::Target(id.into(), None));
+        }
+        records.push(ConsumerRecord::Member(id.into(), None));
+        records
+    }
+
     /// The records that leave nothing of a group without members.
-    pub(super) fn removal(&self) -> Vec<ConsumerRecord> {
+    pub(in crate::group) fn removal(&self) -> Vec<ConsumerRecord> {
         let patterns = self.regexes.keys().cloned();
         let patterns = patterns.map(|it| ConsumerRecord::RegularExpression(it, None));
         let own = [
@@ -307,7 +326,8 @@ fn cost(id: &str, value: &ConsumerValue) -> usize {
     let once = [&value.rack_id, &value.server_assignor];
     let once = once.into_iter().flatten().map(String::len);
     let client = value.client_id.len() + value.client_host.len();
-    let texts = twice.sum::<usize>() + once.sum::<usize>() + client;
+    let classic = value.classic.as_ref().map_or(0, ClassicValue::size);
+    let texts = twice.sum::<usize>() + once.sum::<usize>() + client + classic;
     ENTRY_BYTES + 2 * id.len() + texts + length(&value.topic_names)
 }
 

@@ -2,13 +2,18 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use wire::group_records::TopicUuid;
+use wire::group_records::{Assignment, TopicUuid};
+
+use crate::group::request::TopicPartitions;
 
 /// All topics by name.
 #[derive(Clone, Debug, Default)]
 pub(in crate::group) struct Topics {
     by_name: BTreeMap<String, Topic>,
+    /// The same topics' names.
+    names: BTreeMap<TopicUuid, String>,
 }
 
 /// One topic.
@@ -20,11 +25,39 @@ pub(in crate::group) struct Topic {
 
 impl Topics {
     pub(in crate::group) fn set(&mut self, name: String, topic: Topic) {
+        self.remove(&name);
+        self.names.insert(topic.id, name.clone());
         self.by_name.insert(name, topic);
     }
 
     pub(in crate::group) fn remove(&mut self, name: &str) {
-        self.by_name.remove(name);
+        if let Some(topic) = self.by_name.remove(name) {
+            self.names.remove(&topic.id);
+        }
+    }
+
+    /// Partitions by the names of their topics; those of topics that are gone are left out.
+    pub(in crate::group) fn by_name(&self, partitions: &Assignment) -> Vec<TopicPartitions> {
+        let named = partitions.iter().filter_map(|(id, partitions)| {
+            let name = self.names.get(id)?.clone();
+            Some((name, partitions.iter().copied().collect()))
+        });
+        named.collect()
+    }
+
+    /// The same the other way. Partitions that are not there are left out: a client may have made them up.
+    pub(in crate::group) fn by_id(&self, partitions: &[TopicPartitions]) -> Assignment {
+        let mut found = Assignment::new();
+        for (name, partitions) in partitions {
+            let Some(topic) = self.get(name) else {
+                continue;
+            };
+            let real = partitions.iter().copied();
+            let real = real.filter(|index| (0..topic.partitions).contains(index));
+            found.entry(topic.id).or_default().extend(real);
+        }
+        found.retain(|_, it| !it.is_empty());
+        found
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Topic> {

@@ -17,8 +17,8 @@ use super::super::request::{
     Commit, CommitItem, FetchOffsets, Heartbeat, Identity, Join, JoinReply, Leave, Sync, SyncReply,
 };
 use super::super::{
-    AppendError, Assignor, BatchId, ConsumerSettings, Coordinator, Effect, Event, Now, Reply,
-    Request, Settings, Token,
+    AppendError, Assignor, BatchId, ConsumerSettings, Coordinator, Effect, Event, MigrationPolicy,
+    Now, Reply, Request, Settings, Token,
 };
 use crate::ids::{Instant, Timestamp, TopicId};
 
@@ -43,6 +43,7 @@ pub fn settings() -> Settings {
             heartbeat_interval_ms: 500,
             size_max: 100,
             assignors: Assignor::ALL.into(),
+            migration: MigrationPolicy::Bidirectional,
         },
     }
 }
@@ -140,15 +141,26 @@ impl Bench {
 
     /// The coordinator crashes and another one loads what was committed.
     pub fn reload(&mut self) {
+        self.reload_with(settings());
+    }
+
+    /// The same, with other bounds.
+    pub fn reload_with(&mut self, settings: Settings) {
         self.pending.clear();
         self.replies.clear();
-        self.coordinator = Coordinator::new(settings());
+        self.coordinator = Coordinator::new(settings);
         for (name, (id, partitions)) in self.topics.clone() {
             self.step(Event::TopicChanged(name, id, partitions));
         }
         self.step(Event::Load(0));
         self.step(Event::Replay(0, self.log.clone()));
         self.step(Event::Loaded(0));
+    }
+
+    /// A number that is given once.
+    pub fn next_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
     }
 
     pub fn ask(&mut self, request: Request) -> Token {

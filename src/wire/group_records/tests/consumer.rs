@@ -21,6 +21,21 @@ fn member() -> ConsumerRecord {
             topic_regex: Some("x.*".into()),
             rebalance_timeout_ms: 300_000,
             server_assignor: None,
+            classic: None,
+        }),
+    )
+}
+
+fn classic_member() -> ConsumerRecord {
+    let protocols = vec![("range".into(), Bytes::from_static(b"abc"))];
+    ConsumerRecord::Member(
+        "m".into(),
+        Some(ConsumerValue {
+            classic: Some(ClassicValue {
+                session_timeout_ms: 10_000,
+                protocols,
+            }),
+            ..ConsumerValue::default()
         }),
     )
 }
@@ -56,6 +71,7 @@ fn all() -> Vec<ConsumerRecord> {
         ConsumerRecord::Metadata(Some(metadata(0))),
         ConsumerRecord::Metadata(Some(metadata(-2))),
         member(),
+        classic_member(),
         ConsumerRecord::TargetMetadata(Some(target(0))),
         ConsumerRecord::TargetMetadata(Some(target(1_000))),
         ConsumerRecord::Target("m".into(), Some([(TOPIC, [1].into())].into())),
@@ -99,7 +115,13 @@ fn the_bytes_of_consumers_are_kafka_s() {
     assert_eq!(key, b"\0\x05\0\x01g\0\x01m"[..]);
     assert_eq!(
         value,
-        b"\0\0\x02i\0\x02c\x03/h\x03\x02a\x03bb\x04x.*\0\x04\x93\xe0\0\0"[..]
+        b"\0\0\x02i\0\x02c\x03/h\x03\x02a\x03bb\x04x.*\0\x04\x93\xe0\0\x01\0\x01\0"[..],
+        "that it does not speak the classic protocol is said in a tagged field"
+    );
+    let (_, value) = bytes(classic_member());
+    assert_eq!(
+        value,
+        b"\0\0\0\0\x01\x01\x01\0\0\0\0\0\0\x01\0\x12\x01\0\0\x27\x10\x02\x06range\x04abc\0\0"[..]
     );
     let (key, value) = bytes(current());
     assert_eq!(key, b"\0\x08\0\x01g\0\x01m"[..]);
@@ -134,6 +156,15 @@ fn tagged_fields_of_later_versions_are_passed_over() {
     };
     let expected = consumer(ConsumerRecord::Metadata(Some(expected)));
     assert_eq!(read, Ok(Some(expected)));
+}
+
+#[test]
+fn a_member_that_says_nothing_of_the_classic_protocol_does_not_speak_it() {
+    // As it was written here before there was such a field.
+    let key = consumer(member()).encode_key().unwrap();
+    let value = b"\0\0\x02i\0\x02c\x03/h\x03\x02a\x03bb\x04x.*\0\x04\x93\xe0\0\0";
+    let read = GroupRecord::decode(&key, Some(&Bytes::from_static(value)));
+    assert_eq!(read, Ok(Some(consumer(member()))));
 }
 
 #[test]
