@@ -157,8 +157,10 @@ pub async fn read_misreading(shard: &Shard) {
             let both = misread.len().min(right.len());
             assert!(
                 misread[..both] == right[..both] && misread.is_empty() == right.is_empty(),
-                "{:?}: what is read from {from:?} on",
-                log.id()
+                "{:?}: what is read from {from:?} on: {} bytes, and {} are there",
+                log.id(),
+                misread.len(),
+                right.len(),
             );
         }
     }
