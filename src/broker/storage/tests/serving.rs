@@ -90,6 +90,26 @@ fn what_is_wrong_in_a_file_is_refused_and_what_is_right_beside_it_served() {
 }
 
 #[test]
+fn a_header_that_goes_wrong_in_a_range_that_was_sound_is_refused_and_nothing_served_by_it() {
+    // A length that is shorter, a base offset beyond the log's end, one that is lower.
+    for (wrong_at, wrong) in [(11, 1), (5, 1), (7, 4)] {
+        let (dir, all) = sealed_segments();
+        let path = first_segment(&dir.0, "log");
+        reopened(&dir, move |_, log| async move {
+            let (third, batch) = (2 * RECORDS as i64, all.len() / BATCHES);
+            for offset in [0, third] {
+                assert!(matches!(read(&log, offset).await, Ok(Read::File { .. })));
+            }
+            let mut bytes = fs::read(&path).expect("a segment");
+            bytes[2 * batch + wrong_at] ^= wrong;
+            fs::write(&path, bytes).expect("written");
+            let again = read(&log, third).await;
+            assert!(is_damage(&again), "byte {wrong_at}: {again:?}");
+        });
+    }
+}
+
+#[test]
 fn an_index_file_that_leads_astray_costs_a_walk_and_nothing_else() {
     for wrong_at in [3, 7] {
         let (dir, all) = sealed_segments();
