@@ -458,13 +458,6 @@ impl Window {
             .get(from..)
             .map_or(Err(NoHeader::Short), BatchHeader::read)
     }
-
-    /// The batch at `at`, if the window holds it whole.
-    pub fn batch(&self, at: u32, header: &BatchHeader) -> Option<Bytes> {
-        let from = (at - self.start) as usize;
-        let to = from + header.len as usize;
-        (to <= self.bytes.len()).then(|| self.bytes.slice(from..to))
-    }
 }
 
 /// Where whole batches from `start` on end within what the reader wants and below `limit`. `start`
