@@ -321,10 +321,13 @@ impl Log {
     }
 
     /// What the index files say, as a segment that ends where their last entry begins. `None` when
-    /// they are missing or do not fit the segment.
+    /// they are missing or do not fit the segment. Of what is in memory they are not asked: there nobody
+    /// checks what an index has led to.
     async fn index_files(&self, segment: &Segment) -> Option<Segment> {
         let offsets = self.index_file(segment.base, "index").await?;
-        let offsets = OffsetIndex::decode(&offsets, segment.indexed_from)?;
+        let in_memory = self.state.tail.borrow().start_of(segment.base);
+        let limit = in_memory.unwrap_or(u32::MAX).min(segment.indexed_from);
+        let offsets = OffsetIndex::decode(&offsets, limit)?;
         let times = self.index_file(segment.base, "timeindex").await?;
         let until = segment.indexed_from_offset.0 - segment.base.0;
         let times = TimeIndex::decode(&times, until)?;

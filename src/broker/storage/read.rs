@@ -112,12 +112,17 @@ impl Log {
             return Some(Read::Lookup);
         }
         let mut start = located.position;
-        let mut first = tail.header(segment.base, start);
-        while first.last_offset() < want.offset {
-            start += first.len;
-            first = tail.header(segment.base, start);
-        }
-        let header_at = |at| Some(tail.header(segment.base, at));
+        let header_at = |at| tail.header(segment.base, at);
+        let first = loop {
+            // Where no batch is the index has led astray: a look-up sees to it.
+            let Some(header) = header_at(start) else {
+                return Some(Read::Lookup);
+            };
+            if header.last_offset() >= want.offset {
+                break header;
+            }
+            start += header.len;
+        };
         let end = end_of(segment, start, &first, want, segment.size, header_at);
         Some(match end {
             end if end == start => Read::Empty,

@@ -25,8 +25,6 @@ pub(super) struct Source<'a> {
 /// A batch that was read.
 pub(super) struct Batch {
     pub header: BatchHeader,
-    /// Where it begins.
-    pub position: u32,
     pub bytes: Bytes,
     /// What had to be read from the segment to have it, beyond what was read for others.
     pub read_bytes: usize,
@@ -85,11 +83,9 @@ impl<'a> Source<'a> {
         if let Err(what) = serve::follow(&self.log.state, &mut self.order, &header) {
             return self.damaged(&what).await;
         }
-        let position = self.at;
         self.at = self.at.saturating_add(header.len);
         Ok(Batch {
             header,
-            position,
             bytes,
             read_bytes,
         })
