@@ -12,7 +12,7 @@ use reactor::world::Misread;
 use simulated::storage::{Budget, Cleaner, Log, Read, ReadError, StorageError};
 
 use crate::ghost::{Cleaning, Retaining};
-use crate::reading::{READ_BYTES, check_read, content};
+use crate::reading::{READ_BYTES, check_read, check_time, content};
 use crate::shard::Shard;
 use crate::story::End;
 
@@ -138,11 +138,17 @@ fn how(shard: &Shard) -> Misread {
     how[shard.world.below(3) as usize]
 }
 
-/// Reads while nothing else does, and a read goes wrong: what is handed out is what is there all the same.
+/// Reads while nothing else does, and a read goes wrong: what is handed out, or found by a time, is what is there
+/// all the same.
 pub async fn read_misreading(shard: &Shard) {
     let logs = shard.logs.borrow().clone();
     for log in logs.iter().filter(|log| shard.serves(log)) {
         for _ in 0..MISREADINGS {
+            let time = shard.world.wall_ms() - shard.world.below(4_000).cast_signed();
+            shard.world.misread_next(how(shard));
+            let found = check_time(&shard.ghost, log, time).await;
+            shard.world.end_misread();
+            found.expect("one misread is no damage");
             let (start, end) = (log.log_start(), log.log_end());
             if start == end {
                 break;
@@ -157,8 +163,10 @@ pub async fn read_misreading(shard: &Shard) {
             let both = misread.len().min(right.len());
             assert!(
                 misread[..both] == right[..both] && misread.is_empty() == right.is_empty(),
-                "{:?}: what is read from {from:?} on",
-                log.id()
+                "{:?}: what is read from {from:?} on: {} bytes, and {} are there",
+                log.id(),
+                misread.len(),
+                right.len(),
             );
         }
     }

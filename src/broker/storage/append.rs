@@ -438,6 +438,7 @@ impl LogState {
             position: active.size,
             log_end: log.log_end(),
             created_ms: active.created_ms,
+            appended_ms: Some(active.appended_ms),
             first_timestamp: active.first_timestamp,
             max_timestamp: active.max_timestamp,
             epochs: log.epochs().clone(),

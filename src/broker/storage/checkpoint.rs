@@ -7,7 +7,8 @@ use logic::log::epochs::Epochs;
 use logic::log::header::{BatchHeader, HEADER_BYTES};
 use logic::log::segment::MaxTimestamp;
 
-const VERSION: u32 = 1;
+/// Version 1 does not say when the newest record was appended.
+const VERSION: u32 = 2;
 
 /// A raw batch header, kept for the producer state's sake.
 pub type RawHeader = [u8; HEADER_BYTES];
@@ -24,6 +25,9 @@ pub struct Checkpoint {
     pub log_end: Offset,
     /// When the active segment was begun, wall clock in ms.
     pub created_ms: i64,
+    /// When the active segment was last appended to, wall clock in ms: its newest bytes may be in `tail`
+    /// alone, and then its file is older than they are. Not known of a checkpoint of version 1.
+    pub appended_ms: Option<i64>,
     /// Its first timestamp, for rolling by time.
     pub first_timestamp: Option<Timestamp>,
     /// Its largest timestamp, if known.
@@ -49,6 +53,8 @@ impl Checkpoint {
         out.extend_from_slice(&self.segment.0.to_le_bytes());
         out.extend_from_slice(&self.log_end.0.to_le_bytes());
         out.extend_from_slice(&self.created_ms.to_le_bytes());
+        let appended = self.appended_ms.unwrap_or(i64::MIN);
+        out.extend_from_slice(&appended.to_le_bytes());
         let first = self.first_timestamp.map_or(i64::MIN, |at| at.0);
         out.extend_from_slice(&first.to_le_bytes());
         let max = self
@@ -76,12 +82,17 @@ impl Checkpoint {
     /// Reads it back; `None` when the bytes are not a checkpoint.
     pub fn decode(bytes: &Bytes) -> Option<Self> {
         let mut cursor = Cursor { bytes, at: 0 };
-        if cursor.u32()? != VERSION {
+        let version = cursor.u32()?;
+        if !(1..=VERSION).contains(&version) {
             return None;
         }
         let position = cursor.u32()?;
         let (segment, log_end) = (Offset(cursor.i64()?), Offset(cursor.i64()?));
         let created_ms = cursor.i64()?;
+        let appended = match version {
+            1 => i64::MIN,
+            _ => cursor.i64()?,
+        };
         let first = cursor.i64()?;
         let (max, batch_end) = (cursor.i64()?, Offset(cursor.i64()?));
         let mut epochs = Epochs::default();
@@ -108,6 +119,7 @@ impl Checkpoint {
             position,
             log_end,
             created_ms,
+            appended_ms: (appended != i64::MIN).then_some(appended),
             first_timestamp: (first != i64::MIN).then_some(Timestamp(first)),
             max_timestamp: (max != i64::MIN).then_some(MaxTimestamp {
                 timestamp: Timestamp(max),

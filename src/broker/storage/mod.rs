@@ -28,6 +28,7 @@ mod retain;
 mod scan;
 mod serve;
 mod signal;
+mod source;
 mod state;
 mod tail;
 mod trim;

@@ -1,6 +1,8 @@
 //! Reads: whole batches from the tail in memory, or a range of a segment file for somebody else to
 //! send. Knows nothing of who reads or how it is sent.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, HEADER_BYTES, NoHeader};
@@ -110,12 +112,17 @@ impl Log {
             return Some(Read::Lookup);
         }
         let mut start = located.position;
-        let mut first = tail.header(segment.base, start);
-        while first.last_offset() < want.offset {
-            start += first.len;
-            first = tail.header(segment.base, start);
-        }
-        let header_at = |at| Some(tail.header(segment.base, at));
+        let header_at = |at| tail.header(segment.base, at);
+        let first = loop {
+            // Where no batch is the index has led astray: a look-up sees to it.
+            let Some(header) = header_at(start) else {
+                return Some(Read::Lookup);
+            };
+            if header.last_offset() >= want.offset {
+                break header;
+            }
+            start += header.len;
+        };
         let end = end_of(segment, start, &first, want, segment.size, header_at);
         Some(match end {
             end if end == start => Read::Empty,
@@ -256,14 +263,21 @@ impl Log {
         if from >= to {
             return Ok(());
         }
-        let end = self.check_range(base, from..to).await?;
-        if end <= offset {
-            return Ok(());
-        }
-        Err(StorageError::Damaged {
-            path: self.state.segment_path(base, "log"),
-            what: format!("it was misread between positions {from} and {to}"),
-        })
+        let sound = self.check_range(base, from..to).await?;
+        let reaches = sound.end > offset;
+        self.refuse_if(reaches, base, from..to).await
+    }
+
+    /// Refuses what was chosen by headers that turn out to have been misread.
+    async fn refuse_if(
+        &self,
+        misread: bool,
+        base: Offset,
+        range: Range<u32>,
+    ) -> Result<(), StorageError> {
+        let what = || format!("it was misread between {} and {}", range.start, range.end);
+        let judged = if misread { Err(what()) } else { Ok(()) };
+        self.judge(base, range, judged).await
     }
 
     async fn range(
@@ -296,23 +310,38 @@ impl Log {
             });
             (end, in_memory)
         };
-        if first.end_offset() > want.max_offset || end == start {
+        if first.end_offset() > want.max_offset {
+            let batch = start..start.saturating_add(first.len);
+            let sound = self.check_range(base, batch.clone()).await?;
+            let fits = sound.end <= want.max_offset;
+            self.refuse_if(fits, base, batch).await?;
             return Ok(Read::Empty);
         }
-        if end > in_memory {
+        if end == start {
+            return Ok(Read::Empty);
+        }
+        let (read, sound) = if end > in_memory {
             // In memory, or the one batch of which the beginning is not: read that together.
             let bytes = self.fetch(base, start, end - start).await?;
-            if start < in_memory {
-                self.check(base, start, &bytes).await?;
-            }
-            return Ok(Read::Memory(vec![bytes]));
-        }
-        let file = self.serve(base, start..end, in_memory - end).await?;
-        Ok(Read::File {
-            file,
-            position: u64::from(start),
-            len: (end - start) as usize,
-        })
+            let sound = self.check(base, start, &bytes).await?;
+            (Read::Memory(vec![bytes]), sound)
+        } else {
+            let ahead = in_memory - end;
+            let (file, sound) = self.serve(base, start..end, ahead).await?;
+            let (position, len) = (u64::from(start), (end - start) as usize);
+            let read = Read::File {
+                file,
+                position,
+                len,
+            };
+            (read, sound)
+        };
+        // Which batches these are was told by headers that no checksum had covered yet.
+        let (base_offset, last_offset) = sound.first;
+        let others = base_offset != first.base_offset || last_offset < want.offset;
+        let misread = others || sound.end > want.max_offset;
+        self.refuse_if(misread, base, start..end).await?;
+        Ok(read)
     }
 
     /// Walks from a batch start to the first batch that is `wanted`; `None` at the segment's end.
@@ -433,13 +462,6 @@ impl Window {
         self.bytes
             .get(from..)
             .map_or(Err(NoHeader::Short), BatchHeader::read)
-    }
-
-    /// The batch at `at`, if the window holds it whole.
-    pub fn batch(&self, at: u32, header: &BatchHeader) -> Option<Bytes> {
-        let from = (at - self.start) as usize;
-        let to = from + header.len as usize;
-        (to <= self.bytes.len()).then(|| self.bytes.slice(from..to))
     }
 }
 

@@ -639,7 +639,7 @@ fn from_wal(
     }
     let base = checkpoint.segment;
     let mut segments = sealed(files, base)?;
-    segments.push(checkpoint.active(files));
+    segments.push(checkpoint.active());
     let config = LogConfig::default();
     let mut log = logic::log::Log::recovered(
         metadata.id,
@@ -769,7 +769,7 @@ fn from_files(
         None => scan::rebuild(directory, files, metadata.log_start)?,
     };
     let mut segments = sealed(files, checkpoint.segment)?;
-    segments.push(checkpoint.active(files));
+    segments.push(checkpoint.active());
     let mut log = logic::log::Log::recovered(
         metadata.id,
         LogConfig::default(),
@@ -821,14 +821,14 @@ impl Checkpoint {
     }
 
     /// The active segment as it was.
-    fn active(&self, files: &[SegmentFile]) -> Segment {
+    fn active(&self) -> Segment {
         let mut segment =
             Segment::found(self.segment, self.log_end, self.position, self.created_ms);
         segment.first_timestamp = self.first_timestamp;
         segment.max_timestamp = self.max_timestamp.or(segment.max_timestamp);
-        if let Some(file) = files.iter().find(|file| file.base == self.segment) {
-            segment.appended_ms = segment.appended_ms.max(file.changed_ms);
-        }
+        // Its file would say something earlier, as it is written behind: retention must not.
+        let now_ms = reactor::timer::wall_clock_ms;
+        segment.appended_ms = self.appended_ms.unwrap_or_else(now_ms);
         segment
     }
 }

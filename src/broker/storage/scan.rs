@@ -65,6 +65,7 @@ pub(super) fn rebuild(
         checkpoint.position = segment.size;
         checkpoint.log_end = segment.end;
         checkpoint.created_ms = segment.created_ms;
+        checkpoint.appended_ms = Some(segment.appended_ms);
         checkpoint.first_timestamp = segment.first_timestamp;
         checkpoint.max_timestamp = segment.max_timestamp;
         checkpoint.tail_start = block_floor(segment.size);

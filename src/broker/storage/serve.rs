@@ -23,6 +23,8 @@ use super::state::Shared;
 const PAGES_MAX: usize = 8;
 /// Checked ranges remembered per file.
 const CHECKED_MAX: usize = 64;
+/// Their ends remembered per file: of a segment of 1 GiB all that readers of 1 MiB at a time ask for.
+const EDGES_MAX: usize = 1_024;
 /// What is served of a file has so many times its bytes read ahead, at most.
 const PREFETCH_RATIO: u32 = 2;
 const PREFETCH_BYTES_MAX: u32 = 4 << 20;
@@ -45,29 +47,59 @@ impl Page {
     }
 }
 
-/// Ranges of a file that were found sound: ends by starts, neither overlapping nor touching.
+/// The offsets of whole batches that were found sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sound {
+    /// The first batch's first and last one.
+    pub first: (Offset, Offset),
+    /// One past the last batch's last one.
+    pub end: Offset,
+}
+
+/// Ranges of a file that were found sound.
 #[derive(Default)]
-struct Checked(BTreeMap<u32, u32>);
+struct Checked {
+    /// Ends by starts, neither overlapping nor touching.
+    ranges: BTreeMap<u32, u32>,
+    /// Where a range began or ended when it was checked, and so a batch: what a reader asks for was chosen by
+    /// headers that nobody had checked, and may begin or end anywhere.
+    starts: BTreeMap<u32, (Offset, Offset)>,
+    ends: BTreeMap<u32, Offset>,
+}
 
 impl Checked {
-    fn covers(&self, range: &Range<u32>) -> bool {
-        let before = self.0.range(..=range.start).next_back();
-        before.is_some_and(|(_, end)| *end >= range.end)
+    /// What a range was found to be; `None` unless all of it was checked, and it is whole batches.
+    fn find(&self, range: &Range<u32>) -> Option<Sound> {
+        let (_, end) = self.ranges.range(..=range.start).next_back()?;
+        let (first, last) = (self.starts.get(&range.start)?, self.ends.get(&range.end)?);
+        let sound = || Sound {
+            first: *first,
+            end: *last,
+        };
+        (*end >= range.end).then(sound)
     }
 
-    fn add(&mut self, range: Range<u32>) {
+    fn add(&mut self, range: Range<u32>, sound: Sound) {
         let (mut start, mut end) = (range.start, range.end);
         let touches = |(_, last): &(&u32, &u32)| **last >= range.start;
-        while let Some((first, last)) = self.0.range(..=end).next_back().filter(touches) {
+        while let Some((first, last)) = self.ranges.range(..=end).next_back().filter(touches) {
             let first = *first;
             start = start.min(first);
             end = end.max(*last);
-            self.0.remove(&first);
+            self.ranges.remove(&first);
         }
-        self.0.insert(start, end);
-        if self.0.len() > CHECKED_MAX {
-            // Who reads forward asks for the first one least.
-            self.0.pop_first();
+        self.ranges.insert(start, end);
+        self.starts.insert(range.start, sound.first);
+        self.ends.insert(range.end, sound.end);
+        // Who reads forward asks for the first ones least.
+        if self.ranges.len() > CHECKED_MAX {
+            self.ranges.pop_first();
+        }
+        if self.starts.len() > EDGES_MAX {
+            self.starts.pop_first();
+        }
+        if self.ends.len() > EDGES_MAX {
+            self.ends.pop_first();
         }
     }
 }
@@ -94,21 +126,22 @@ impl Log {
     }
 
     /// Brings a range of whole batches into the page cache and sees that they are sound, unless they have
-    /// been there and sound before. `ahead` bytes of the log follow them in the file.
+    /// been there and sound before; says which they are. `ahead` bytes of the log follow them in the file.
     pub(super) async fn serve(
         &self,
         base: Offset,
         range: Range<u32>,
         ahead: u32,
-    ) -> Result<PageFile, StorageError> {
+    ) -> Result<(PageFile, Sound), StorageError> {
         let page = self.page(base).await?;
         let (position, len) = (u64::from(range.start), range.len());
         // Who catches up asks for what follows next: it is on its way while this is read and sent.
         let next = (range.end - range.start).saturating_mul(PREFETCH_RATIO);
         let next = next.min(PREFETCH_BYTES_MAX).min(ahead);
         page.file.prefetch(u64::from(range.end), next as usize);
-        if page.checked.borrow().covers(&range) && page.file.resident(position, len) {
-            return Ok(page.file.clone());
+        let known = page.checked.borrow().find(&range);
+        if let Some(sound) = known.filter(|_| page.file.resident(position, len)) {
+            return Ok((page.file.clone(), sound));
         }
         let mut checker = Checker::new(&self.state, base, range.start);
         let mut checked = Ok(());
@@ -121,30 +154,30 @@ impl Log {
         let path = || self.state.segment_path(base, "log");
         read.map_err(|source| StorageError::io("read", &path(), source))?;
         let checked = checked.and_then(|()| checker.finish());
-        self.judge(base, range.clone(), checked).await?;
-        page.checked.borrow_mut().add(range);
-        Ok(page.file.clone())
+        let sound = self.judge(base, range.clone(), checked).await?;
+        page.checked.borrow_mut().add(range, sound);
+        Ok((page.file.clone(), sound))
     }
 
-    /// Sees that whole batches, read from `position` of a segment on, are sound.
+    /// Sees that whole batches, read from `position` of a segment on, are sound; says which they are.
     pub(super) async fn check(
         &self,
         base: Offset,
         position: u32,
         bytes: &Bytes,
-    ) -> Result<(), StorageError> {
+    ) -> Result<Sound, StorageError> {
         let mut checker = Checker::new(&self.state, base, position);
         let checked = checker.push(bytes).and_then(|()| checker.finish());
         let range = position..position.saturating_add(bytes.len() as u32);
         self.judge(base, range, checked).await
     }
 
-    /// Reads whole batches, wherever they are, and sees that they are sound; says where their offsets end.
+    /// Reads whole batches, wherever they are, and sees that they are sound; says which they are.
     pub(super) async fn check_range(
         &self,
         base: Offset,
         range: Range<u32>,
-    ) -> Result<Offset, StorageError> {
+    ) -> Result<Sound, StorageError> {
         let mut checker = Checker::new(&self.state, base, range.start);
         let mut checked = Ok(());
         let mut at = range.start;
@@ -158,23 +191,24 @@ impl Log {
             checked = checker.push(&bytes);
         }
         let checked = checked.and_then(|()| checker.finish());
-        self.judge(base, range, checked).await?;
-        Ok(checker.order.end())
+        self.judge(base, range, checked).await
     }
 
-    /// What was found of a range, as an error if it is one.
-    async fn judge(
+    /// What was found of a range, as an error of storage if it is one.
+    pub(super) async fn judge<T>(
         &self,
         base: Offset,
         range: Range<u32>,
-        checked: Result<(), String>,
-    ) -> Result<(), StorageError> {
-        let Err(what) = checked else {
-            return Ok(());
+        checked: Result<T, String>,
+    ) -> Result<T, StorageError> {
+        let what = match checked {
+            Ok(sound) => return Ok(sound),
+            Err(what) => what,
         };
         // Whoever tries again is to ask the disk.
-        let page = self.page(base).await?;
-        page.file.forget(u64::from(range.start), range.len()).await;
+        if let Ok(page) = self.page(base).await {
+            page.file.forget(u64::from(range.start), range.len()).await;
+        }
         let path = self.state.segment_path(base, "log");
         Err(StorageError::Damaged { path, what })
     }
@@ -216,6 +250,8 @@ pub(super) fn follow(
 struct Checker<'a> {
     log: &'a LogState,
     order: Order,
+    /// The first batch's first and last offset.
+    first: Option<(Offset, Offset)>,
     /// Where the batch begins of which there is a part.
     position: u32,
     /// Its header, as long as that is not whole.
@@ -236,6 +272,7 @@ impl<'a> Checker<'a> {
         Self {
             log,
             order: order(log, base),
+            first: None,
             position,
             head: Vec::with_capacity(HEADER_BYTES),
             batch: None,
@@ -270,11 +307,12 @@ impl<'a> Checker<'a> {
     }
 
     /// No more comes.
-    fn finish(&self) -> Result<(), String> {
-        match self.batch.is_none() && self.head.is_empty() {
-            true => Ok(()),
-            false => Err(self.wrong("a batch is cut off")),
-        }
+    fn finish(&self) -> Result<Sound, String> {
+        let whole = self.batch.is_none() && self.head.is_empty();
+        let first = self.first.filter(|_| whole);
+        let first = first.ok_or_else(|| self.wrong("a batch is cut off"))?;
+        let end = self.order.end();
+        Ok(Sound { first, end })
     }
 
     fn begin(&mut self) -> Result<Part, String> {
@@ -295,6 +333,8 @@ impl<'a> Checker<'a> {
         }
         let followed = follow(self.log, &mut self.order, &batch.header);
         followed.map_err(|what| self.wrong(&what))?;
+        let offsets = (batch.header.base_offset, batch.header.last_offset());
+        self.first.get_or_insert(offsets);
         self.position = self.position.saturating_add(batch.header.len);
         Ok(())
     }
@@ -308,20 +348,49 @@ impl<'a> Checker<'a> {
 mod tests {
     use super::*;
 
+    const SOUND: Sound = Sound {
+        first: (Offset(7), Offset(9)),
+        end: Offset(12),
+    };
+
     #[test]
     fn checked_ranges_join_and_stay_few() {
         let mut checked = Checked::default();
         for range in [10..20, 30..40, 20..25, 24..31] {
-            checked.add(range);
+            checked.add(range, SOUND);
         }
-        assert_eq!(checked.0, BTreeMap::from([(10, 40)]));
-        assert!(checked.covers(&(10..40)) && checked.covers(&(39..40)));
-        assert!(!checked.covers(&(9..11)) && !checked.covers(&(39..41)));
+        assert_eq!(checked.ranges, BTreeMap::from([(10, 40)]));
+        assert_eq!(checked.find(&(10..40)), Some(SOUND));
         for number in 1..=CHECKED_MAX as u32 {
-            checked.add(number * 100..number * 100 + 1);
+            checked.add(number * 100..number * 100 + 1, SOUND);
         }
-        assert_eq!(checked.0.len(), CHECKED_MAX);
-        assert!(!checked.covers(&(10..11)), "the first has made room");
-        assert!(checked.covers(&(6_400..6_401)));
+        assert_eq!(checked.ranges.len(), CHECKED_MAX);
+        assert_eq!(checked.find(&(10..20)), None, "the first has made room");
+        assert_eq!(checked.find(&(6_400..6_401)), Some(SOUND));
+        for number in 0..2 * EDGES_MAX as u32 {
+            checked.add(number..number + 1, SOUND);
+        }
+        let edges = (checked.starts.len(), checked.ends.len());
+        assert_eq!(edges, (EDGES_MAX, EDGES_MAX));
+    }
+
+    #[test]
+    fn a_part_of_a_checked_range_is_known_only_if_it_is_whole_batches() {
+        let mut checked = Checked::default();
+        let (earlier, later) = (
+            SOUND,
+            Sound {
+                end: Offset(30),
+                ..SOUND
+            },
+        );
+        checked.add(10..20, earlier);
+        checked.add(20..40, later);
+        assert_eq!(checked.find(&(10..20)), Some(earlier));
+        assert_eq!(checked.find(&(20..40)), Some(later));
+        assert_eq!(checked.find(&(10..40)), Some(later));
+        for elsewhere in [10..19, 11..20, 20..39, 19..40, 20..41] {
+            assert_eq!(checked.find(&elsewhere), None, "{elsewhere:?}");
+        }
     }
 }

@@ -135,12 +135,15 @@ impl TimeIndex {
     /// The offset from which to look for the first record at or after `timestamp`: every record
     /// before it is older. Zero when the whole segment may hold it.
     pub fn floor(&self, timestamp: Timestamp) -> u32 {
+        self.before(timestamp).map_or(0, |entry| entry.relative)
+    }
+
+    /// The entry that says so, if there is one.
+    pub fn before(&self, timestamp: Timestamp) -> Option<TimeEntry> {
         let after = self
             .entries
             .partition_point(|entry| entry.timestamp < timestamp);
-        after
-            .checked_sub(1)
-            .map_or(0, |at| self.entries[at].relative)
+        after.checked_sub(1).map(|at| self.entries[at])
     }
 
     /// The entries in order.

@@ -4,7 +4,6 @@
 
 mod budget;
 mod output;
-mod source;
 pub(super) mod swap;
 #[cfg(test)]
 mod tests;
@@ -12,7 +11,6 @@ mod tests;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 
-use bytes::Bytes;
 use logic::ids::Offset;
 use logic::log::cleaning::filter::{self, Cleaned, Pass};
 use logic::log::cleaning::key_map::KeyMap;
@@ -24,9 +22,12 @@ use logic::log::segment::Segment;
 pub use budget::Budget;
 
 use super::append::{Backing, Log};
+use super::source::{Batch, Source};
 use super::{StorageError, place, trim};
 use output::Output;
-use source::Source;
+
+/// What is read at once.
+const READ_BYTES: u32 = 1 << 20;
 
 /// What a cleaning may use.
 pub struct Cleaner {
@@ -199,13 +200,13 @@ impl Log {
         let keys_max = (part.end.0 - first.0).unsigned_abs();
         let mut newest = KeyMap::new(cleaner.dedupe_bytes, keys_max, hash());
         for base in bases {
-            let mut source = Source::new(self, base);
-            while let Some((header, batch)) = source.next(&cleaner.budget).await? {
+            let mut source = Source::new(self, base, 0, READ_BYTES);
+            while let Some(Batch { header, bytes, .. }) = self.next(&mut source, cleaner).await? {
                 reactor::yield_now().await;
                 if header.last_offset() < part.first_dirty {
                     continue;
                 }
-                let noted = filter::note_keys(&mut newest, &batch);
+                let noted = filter::note_keys(&mut newest, &bytes);
                 if noted.map_err(|error| self.damaged_batch(base, &header, error))? {
                     continue;
                 }
@@ -268,11 +269,11 @@ impl Log {
         let mut output = Output::create(self, replaced).await?;
         let mut same = replaced.len() == 1;
         for base in replaced {
-            let mut source = Source::new(self, *base);
-            while let Some((header, batch)) = source.next(&cleaner.budget).await? {
-                let cleaned = pass.clean(&batch);
+            let mut source = Source::new(self, *base, 0, READ_BYTES);
+            while let Some(Batch { header, bytes, .. }) = self.next(&mut source, cleaner).await? {
+                let cleaned = pass.clean(&bytes);
                 match cleaned.map_err(|error| self.damaged_batch(*base, &header, error))? {
-                    Cleaned::Kept => output.push(batch, &cleaner.budget).await?,
+                    Cleaned::Kept => output.push(bytes, &cleaner.budget).await?,
                     Cleaned::Rewritten(batch) => {
                         same = false;
                         output.push(batch, &cleaner.budget).await?;
@@ -287,6 +288,22 @@ impl Log {
             return Ok(None);
         }
         output.finish().await.map(Some)
+    }
+
+    /// The next batch to clean, within the budget.
+    async fn next(
+        &self,
+        source: &mut Source<'_>,
+        cleaner: &Cleaner,
+    ) -> Result<Option<Batch>, StorageError> {
+        // A cleaning that is in the middle of a segment stops with its storage.
+        self.shared.check()?;
+        let batch = source.next().await?;
+        let read_bytes = batch.as_ref().map_or(0, |batch| batch.read_bytes);
+        if read_bytes > 0 {
+            cleaner.budget.spend(read_bytes).await;
+        }
+        Ok(batch)
     }
 
     fn damaged_batch(
@@ -308,6 +325,3 @@ fn hash() -> cleaning::key_map::Hash {
     let (first, second) = (RandomState::new(), RandomState::new());
     Box::new(move |key| [first.hash_one(key), second.hash_one(key)])
 }
-
-/// A batch with its header.
-type Batch = (BatchHeader, Bytes);

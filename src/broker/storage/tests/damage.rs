@@ -248,6 +248,7 @@ fn a_checkpoint_reads_back() {
         segment: Offset(40),
         position: 5_000,
         log_end: Offset(90),
+        appended_ms: Some(1_700_000_000_000),
         tail_start: 4_096,
         tail: Bytes::from(vec![1; 904]),
         producers: Bytes::from_static(b"p"),
@@ -259,6 +260,20 @@ fn a_checkpoint_reads_back() {
     for len in 0..bytes.len() {
         assert_eq!(Checkpoint::decode(&bytes.slice(..len)), None);
     }
+}
+
+#[test]
+fn a_checkpoint_of_version_1_reads_as_one_that_does_not_know_when_was_appended() {
+    let checkpoint = Checkpoint {
+        log_end: Offset(90),
+        created_ms: 17,
+        ..Checkpoint::default()
+    };
+    let mut bytes = checkpoint.encode();
+    bytes[..4].copy_from_slice(&1_u32.to_le_bytes());
+    // Version, position, segment, log end, created: then it would follow.
+    bytes.drain(32..40);
+    assert_eq!(Checkpoint::decode(&bytes.into()), Some(checkpoint));
 }
 
 #[test]

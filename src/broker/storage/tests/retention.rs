@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use logic::ids::Offset;
+use logic::ids::{LeaderEpoch, Offset};
 
 use super::harness::*;
-use crate::storage::{Log, LogConfig, RetentionRules, Storage, behind};
+use crate::storage::{AppendBatch, Log, LogConfig, RetentionRules, Storage, behind, trim};
 
 const DAY_MS: i64 = 86_400_000;
 /// The wall clock of these tests.
@@ -200,6 +200,44 @@ fn a_log_emptied_by_its_start_loses_its_last_segment_too() {
         let gone = log.retain(later, log.log_end()).await.expect("retained");
         assert_eq!(gone.map(|gone| gone.segments), Some(1));
         assert_eq!(log.size_bytes(), 0);
+    });
+}
+
+#[test]
+fn a_record_without_a_timestamp_is_as_old_after_a_crash_as_its_append() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    // What was appended last is in no segment file yet, so no file can say when that was.
+    let crashed = run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let created = storage.create(id(0), "t", keeps(-1, -1), NOW_MS);
+        let log = created.await.expect("created");
+        for at in 0..2 {
+            let append = AppendBatch {
+                bytes: &batch(1, -1, b"x"),
+                base_offset: Offset(at),
+                leader_epoch: LeaderEpoch(0),
+                append_time: None,
+                flush: true,
+            };
+            let now_ms = NOW_MS + at * 6 * DAY_MS;
+            log.append(now_ms, &append).expect("appended");
+        }
+        let carried = trim::checkpoint(&storage.shared, &log.state).await;
+        carried.expect("carried forward");
+        dir.snapshot()
+    });
+    let recovery = recovered(&crashed.0);
+    let path = crashed.0.clone();
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let logs = attach_all(&storage, recovery.logs, keeps(7 * DAY_MS, -1)).await;
+        for (days, starts_at) in [(12, 0), (14, 2)] {
+            let wall_ms = Some(NOW_MS + days * DAY_MS);
+            let retained = logs[0].retain(wall_ms, logs[0].log_end()).await;
+            retained.expect("retained");
+            assert_eq!(logs[0].log_start(), Offset(starts_at), "{days} days later");
+        }
     });
 }
 

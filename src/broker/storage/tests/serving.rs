@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use logic::ids::Offset;
+use logic::ids::{Offset, Timestamp};
 use reactor::Reactor;
 
 use super::harness::*;
-use crate::storage::{Log, Read, ReadError, StorageError, place};
+use crate::storage::{Log, LogConfig, Read, ReadError, StorageError, place};
 
 const BATCHES: usize = 40;
 const RECORDS: usize = 5;
@@ -90,6 +90,26 @@ fn what_is_wrong_in_a_file_is_refused_and_what_is_right_beside_it_served() {
 }
 
 #[test]
+fn a_header_that_goes_wrong_in_a_range_that_was_sound_is_refused_and_nothing_served_by_it() {
+    // A length that is shorter, a base offset beyond the log's end, one that is lower.
+    for (wrong_at, wrong) in [(11, 1), (5, 1), (7, 4)] {
+        let (dir, all) = sealed_segments();
+        let path = first_segment(&dir.0, "log");
+        reopened(&dir, move |_, log| async move {
+            let (third, batch) = (2 * RECORDS as i64, all.len() / BATCHES);
+            for offset in [0, third] {
+                assert!(matches!(read(&log, offset).await, Ok(Read::File { .. })));
+            }
+            let mut bytes = fs::read(&path).expect("a segment");
+            bytes[2 * batch + wrong_at] ^= wrong;
+            fs::write(&path, bytes).expect("written");
+            let again = read(&log, third).await;
+            assert!(is_damage(&again), "byte {wrong_at}: {again:?}");
+        });
+    }
+}
+
+#[test]
 fn an_index_file_that_leads_astray_costs_a_walk_and_nothing_else() {
     for wrong_at in [3, 7] {
         let (dir, all) = sealed_segments();
@@ -104,6 +124,64 @@ fn an_index_file_that_leads_astray_costs_a_walk_and_nothing_else() {
                 let batch = all.len() / BATCHES;
                 let start = from as usize / RECORDS * batch;
                 assert!(all[start..].starts_with(&read), "from {from}");
+            }
+        });
+    }
+}
+
+#[test]
+fn an_index_file_is_not_believed_of_what_is_in_memory() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    let batches = run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let config = LogConfig {
+            index_interval_bytes: 200,
+            ..config(SEGMENT_BYTES)
+        };
+        let created = storage.create(id(0), "topic", config, 0).await;
+        let log = created.expect("created");
+        let each = (0..40).map(|at| append(&log, 1, at, &[at as u8; 100], true));
+        let batches: Vec<_> = each.collect();
+        storage.close().await;
+        batches
+    });
+    let path = first_segment(&dir.0, "index");
+    let mut index = fs::read(&path).expect("an index");
+    let (entries, _) = index.as_chunks_mut::<8>();
+    let is_in_memory = |entry: &&mut [u8; 8]| entry[4..] >= 4_096_u32.to_be_bytes()[..];
+    let mut wrong = entries.iter_mut().filter(is_in_memory);
+    let (first, others) = (wrong.next(), wrong.count());
+    first.expect("an entry")[7] ^= 1;
+    assert!(others > 0, "the last entry is right");
+    fs::write(&path, index).expect("written");
+    reopened(&dir, move |reactor, log| async move {
+        for (from, batch) in (0..).zip(batches) {
+            let read = read_step(&reactor, &log, Offset(from), STEP).await;
+            assert!(read.starts_with(&batch), "from {from}");
+        }
+    });
+}
+
+#[test]
+fn a_time_index_that_leads_astray_costs_a_walk_and_nothing_else() {
+    for (wrong_at, wrong) in [(7, 2), (11, 1)] {
+        let (dir, _) = sealed_segments();
+        let path = first_segment(&dir.0, "timeindex");
+        let mut bytes = fs::read(&path).expect("an index");
+        assert!(bytes.len() > 24, "an entry before the last");
+        // The first entry's time is less than it was, or its offset more.
+        bytes[wrong_at] ^= wrong;
+        fs::write(&path, bytes).expect("written");
+        reopened(&dir, move |_, log| async move {
+            for time in 0..BATCHES as i64 {
+                let found = log.offset_for_timestamp(Timestamp(time), log.log_end());
+                let (at, offset, _) = found.await.expect("found").expect("a record");
+                // Each batch's records begin at its number and are one apart.
+                let first = (time - (RECORDS as i64 - 1)).max(0);
+                let within = time - first;
+                let wanted = Offset(first * RECORDS as i64 + within);
+                assert_eq!((at.0, offset), (time, wanted), "byte {wrong_at}");
             }
         });
     }
