@@ -71,7 +71,8 @@ impl Log {
         Ok(None)
     }
 
-    /// The first of the records with the largest timestamp, below `max_offset`.
+    /// The first of the records with the largest timestamp, below `max_offset`. Where none has a timestamp that is
+    /// the first of all, as in Kafka.
     pub async fn max_timestamp(&self, max_offset: Offset) -> Result<Option<Found>, StorageError> {
         self.undisturbed(async || self.look_for_newest(max_offset).await)
             .await
@@ -93,7 +94,7 @@ impl Log {
             self.find(base, from, |header| {
                 let counts = header.end_offset() <= max_offset && header.last_offset() >= log_start;
                 let newer = best.is_none_or(|(.., at)| header.max_timestamp > at.max_timestamp);
-                if counts && newer && header.max_timestamp.0 >= 0 {
+                if counts && newer {
                     best = Some((base, position, *header));
                 }
                 position = position.saturating_add(header.len);

@@ -195,6 +195,29 @@ fn offsets_are_found_by_time_inside_batches() {
 }
 
 #[test]
+fn where_nothing_has_a_timestamp_the_first_record_is_the_newest() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let log = storage
+            .create(id(0), "topic", config(30_000), 0)
+            .await
+            .expect("created");
+        for _ in 0..50 {
+            append(&log, 1, -1, &[1; 1_000], true);
+        }
+        durable(&storage, std::slice::from_ref(&log)).await;
+        let max = log.max_timestamp(log.log_end()).await.expect("ok");
+        assert_eq!(max, Some((Timestamp(-1), Offset(0), LeaderEpoch(0))));
+        append(&log, 1, 7, &[1; 1_000], true);
+        durable(&storage, std::slice::from_ref(&log)).await;
+        let max = log.max_timestamp(log.log_end()).await.expect("ok");
+        assert_eq!(max, Some((Timestamp(7), Offset(50), LeaderEpoch(0))));
+    });
+}
+
+#[test]
 fn a_sealed_segment_in_memory_is_looked_up_by_its_index_and_not_walked() {
     let dir = TempDir::new();
     let path = dir.0.clone();
