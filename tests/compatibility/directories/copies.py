@@ -16,16 +16,19 @@ from table import jars  # noqa: E402
 ENDINGS = (".log", ".index", ".timeindex")
 # Where Kafka keeps the log starts that no segment begins with.
 STARTS = "log-start-offset-checkpoint"
-# What Kafka's log says of files that it must repair or cannot use.
-COMPLAINTS = re.compile(r"corrupt|invalid|rebuild|truncat|could not find|sanity|inconsisten|ERROR|Exception", re.IGNORECASE)
-# Kafka says so of each log that has no epochs yet, and of its own metadata log.
-HARMLESS = re.compile(r"__cluster_metadata|Truncating to .* has no effect")
+# What Kafka's rooms for logs say of files that they must repair or cannot use.
+ROOMS = re.compile(r"org\.apache\.kafka\.storage|LogManager|ReplicaManager|kafka\.log\.|kafka\.cluster\.Partition")
+COMPLAINTS = re.compile(r" (WARN|ERROR) |corrupt|invalid|rebuil|truncat|could not find|sanity|inconsisten", re.IGNORECASE)
+# Of Kafka's own metadata log; of producer snapshots and the high watermark, which are not copied.
+HARMLESS = re.compile(r"__cluster_metadata|rebuilding producer state|Non-monotonic update of high watermark")
 # What DumpLogSegments says of damaged batches and of index entries that lead elsewhere.
 DUMP_COMPLAINTS = ("isvalid: false", "ismatch", "out of order", "not found", "Exception", "Error")
 
 
 def to_kafka(corelog: Path, kafka: Path) -> None:
     """Puts corelog's logs in the place of Kafka's, which has the same topics."""
+    for name in (STARTS, "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"):
+        (kafka / name).unlink(missing_ok=True)
     starts = []
     for target in partitions(kafka):
         (source,) = (at for at in corelog.glob(f"{target.name}.*") if at.is_dir())
@@ -69,7 +72,7 @@ def corelog_start(directory: Path) -> int:
 
 
 def is_complaint(line: str) -> bool:
-    return bool(COMPLAINTS.search(line)) and not HARMLESS.search(line)
+    return bool(ROOMS.search(line) and COMPLAINTS.search(line)) and not HARMLESS.search(line)
 
 
 @dataclass(frozen=True)

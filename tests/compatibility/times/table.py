@@ -58,8 +58,8 @@ class Programs:
         command = ["java", *options, "-cp", path, main, *arguments]
         return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
-    def lookups(self, what: str, address: str) -> list[str]:
-        return self.run("Lookups", what, address, str(self.base_ms))
+    def lookups(self, what: str, address: str, *more: str) -> list[str]:
+        return self.run("Lookups", what, address, str(self.base_ms), *more)
 
 
 def answers(name: str, binary: str, programs: Programs, work: Path) -> list[str]:
@@ -88,8 +88,8 @@ def differences(file: Path) -> list[Difference]:
     return [Difference(re.compile(question), re.compile(answer), reason) for question, answer, reason in fields]
 
 
-def is_alike(kafka: list[str], corelog: list[str], known: list[Difference]) -> bool:
-    """Prints how they differ. A known difference must be there, and no other."""
+def compare(kafka: list[str], corelog: list[str], known: list[Difference]) -> tuple[bool, list[Difference]]:
+    """Prints how they differ; whether they do so as is known only, and which known differences are not there."""
     seen: dict[Difference, int] = dict.fromkeys(known, 0)
     wrong = []
     for theirs, ours in itertools.zip_longest(kafka, corelog, fillvalue="nothing: nothing"):
@@ -104,9 +104,10 @@ def is_alike(kafka: list[str], corelog: list[str], known: list[Difference]) -> b
             wrong.append(f"Kafka    {theirs}\ncorelog  {ours}")
     print("\n".join(wrong[:SHOWN_MAX]))
     for difference, times in seen.items():
-        print(f"{times} answers differ: {difference.reason}")
+        if times:
+            print(f"{times} answers differ: {difference.reason}")
     print(f"Kafka {KAFKA_VERSION}: {len(kafka)} answers compared, {len(wrong)} differ that should not")
-    return not wrong and all(seen.values())
+    return bool(kafka) and not wrong, [difference for difference, times in seen.items() if not times]
 
 
 def build() -> str:

@@ -71,9 +71,11 @@ public final class Lookups {
             }
         }
         delete(deleted);
-        for (Cases.Topic topic : Cases.all()) {
-            if (topic.isCompacted()) {
-                waitUntilClean(topic);
+        try (var consumer = consumer()) {
+            for (Cases.Topic topic : Cases.all()) {
+                if (topic.isCompacted()) {
+                    waitUntilClean(consumer, topic);
+                }
             }
         }
     }
@@ -131,7 +133,7 @@ public final class Lookups {
     }
 
     /** All but the active segment, which holds the last batch, has each key once. */
-    private void waitUntilClean(Cases.Topic topic) throws InterruptedException {
+    private static void waitUntilClean(KafkaConsumer<byte[], byte[]> consumer, Cases.Topic topic) throws InterruptedException {
         Map<String, Long> newest = new HashMap<>();
         long end = 0;
         for (Cases.Batch batch : topic.batches()) {
@@ -148,7 +150,7 @@ public final class Lookups {
         long deadline = System.currentTimeMillis() + CLEAN_MS_MAX;
         Set<Long> left = Set.of();
         while (System.currentTimeMillis() < deadline) {
-            left = read(topic.name()).stream().map(ConsumerRecord::offset).collect(Collectors.toCollection(TreeSet::new));
+            left = read(consumer, topic.name()).stream().map(ConsumerRecord::offset).collect(Collectors.toCollection(TreeSet::new));
             if (left.equals(expected)) {
                 return;
             }
@@ -158,25 +160,29 @@ public final class Lookups {
     }
 
     private void records() {
-        for (Cases.Topic topic : Cases.all()) {
-            for (ConsumerRecord<byte[], byte[]> record : read(topic.name())) {
-                System.out.println(topic.name() + " " + Printed.record(record));
+        try (var consumer = consumer()) {
+            for (Cases.Topic topic : Cases.all()) {
+                for (ConsumerRecord<byte[], byte[]> record : read(consumer, topic.name())) {
+                    System.out.println(topic.name() + " " + Printed.record(record));
+                }
             }
         }
     }
 
-    private List<ConsumerRecord<byte[], byte[]>> read(String topic) {
+    private KafkaConsumer<byte[], byte[]> consumer() {
         Map<String, Object> settings = Map.of("bootstrap.servers", address, "enable.auto.commit", "false", "auto.offset.reset",
                 "none", "isolation.level", "read_committed");
+        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    private static List<ConsumerRecord<byte[], byte[]>> read(KafkaConsumer<byte[], byte[]> consumer, String topic) {
         List<ConsumerRecord<byte[], byte[]>> all = new ArrayList<>();
-        try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-            TopicPartition partition = new TopicPartition(topic, 0);
-            consumer.assign(List.of(partition));
-            consumer.seekToBeginning(List.of(partition));
-            long end = consumer.endOffsets(List.of(partition)).get(partition);
-            while (consumer.position(partition) < end) {
-                consumer.poll(Duration.ofSeconds(10)).forEach(all::add);
-            }
+        List<TopicPartition> only = List.of(new TopicPartition(topic, 0));
+        consumer.assign(only);
+        consumer.seekToBeginning(only);
+        long end = consumer.endOffsets(only).get(only.get(0));
+        while (consumer.position(only.get(0)) < end) {
+            consumer.poll(Duration.ofSeconds(10)).forEach(all::add);
         }
         return all;
     }
@@ -211,7 +217,9 @@ public final class Lookups {
     }
 
     private List<Long> appendTimes(Cases.Topic topic) {
-        return read(topic.name()).stream().map(ConsumerRecord::timestamp).distinct().toList();
+        try (var consumer = consumer()) {
+            return read(consumer, topic.name()).stream().map(ConsumerRecord::timestamp).distinct().toList();
+        }
     }
 
     private void eachVersion(Wire wire) throws IOException {

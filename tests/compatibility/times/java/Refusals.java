@@ -59,14 +59,19 @@ public final class Refusals {
             for (Topic topic : TOPICS) {
                 for (String codec : List.of("none", "lz4")) {
                     for (Batch batch : BATCHES) {
-                        for (TimestampType type : List.of(TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)) {
-                            var answer = wire.produceToNew(name(topic), records(codec, batch, type, now));
-                            System.out.println(name(topic) + " given " + batch.name + ", " + codec + ", " + type + ": " + printed(answer));
-                        }
+                        print(topic, batch.name + ", " + codec, wire.produceToNew(name(topic), records(codec, batch, TimestampType.CREATE_TIME, now)));
                     }
                 }
             }
+            // Last, since one broker appends them.
+            for (Topic topic : TOPICS) {
+                print(topic, "append-time", wire.produceToNew(name(topic), records("none", BATCHES.get(0), TimestampType.LOG_APPEND_TIME, now)));
+            }
         }
+    }
+
+    private static void print(Topic topic, String what, PartitionProduceResponse answer) {
+        System.out.println(name(topic) + " given " + what + ": " + printed(answer));
     }
 
     private static String name(Topic topic) {
