@@ -30,9 +30,21 @@ def running(name: str, guarantee: str, corelog: str, jars: Jars, work: Path, ext
     """Runs a broker on an empty directory while the block runs, and removes the directory afterwards. `extra` are
     settings: Kafka's properties, or corelog's environment."""
     data = work / "data"
-    log = work / "logs" / f"{name}-{guarantee}.log"
     shutil.rmtree(data, ignore_errors=True)
-    data.mkdir(parents=True)
+    try:
+        with running_on(data, name, guarantee, corelog, jars, work, extra) as broker:
+            yield broker
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_on(
+    data: Path, name: str, guarantee: str, corelog: str, jars: Jars, work: Path, extra: dict[str, str] | None = None
+):
+    """The same on a directory as it is, which stays."""
+    log = work / "logs" / f"{name}-{guarantee}.log"
+    data.mkdir(parents=True, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     port = free_port()
     if name == "corelog":
@@ -40,12 +52,9 @@ def running(name: str, guarantee: str, corelog: str, jars: Jars, work: Path, ext
         env |= extra or {}
     else:
         command, env = _kafka(jars, guarantee, data, port, log, extra or {})
-    try:
-        with processes.started(command, log, env) as process:
-            _wait_until_listening(process, port, log)
-            yield Broker(process.pid, f"127.0.0.1:{port}", data)
-    finally:
-        shutil.rmtree(data, ignore_errors=True)
+    with processes.started(command, log, env) as process:
+        _wait_until_listening(process, port, log)
+        yield Broker(process.pid, f"127.0.0.1:{port}", data)
 
 
 def _corelog(binary: str, guarantee: str, data: Path, port: int) -> tuple[list[str], dict[str, str]]:
@@ -79,10 +88,11 @@ def _kafka(
         properties["log.flush.interval.messages"] = "1"
     file = data / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    storage_tool = jars.java(TOOL_HEAP, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(file))
-    with log.open("ab") as sink:
-        subprocess.run(storage_tool, check=True, stdout=sink, stderr=sink, timeout=START_SECONDS_MAX)
+    if not (data / "logs" / "meta.properties").exists():
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        format_it = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(file)]
+        with log.open("ab") as sink:
+            subprocess.run(jars.java(TOOL_HEAP, *format_it), check=True, stdout=sink, stderr=sink, timeout=START_SECONDS_MAX)
     return jars.java(BROKER_HEAP, "kafka.Kafka", str(file), log_level="info"), {}
 
 

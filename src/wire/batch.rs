@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::ErrorCode;
 use crate::compression::{Compression, Content, Unfolding};
-use crate::records::{RecordsError, Walk};
+use crate::records::{NO_TIMESTAMP, RecordsError, Walk};
 
 /// Bytes of a batch before its records.
 pub const HEADER_BYTES: usize = 61;
@@ -205,7 +205,7 @@ pub struct CheckedBatch {
     pub last_offset_delta: u32,
     /// What record timestamps are relative to.
     pub base_timestamp: i64,
-    /// Smallest record timestamp.
+    /// Smallest timestamp of the records that have one, or -1.
     pub min_timestamp: i64,
     /// Largest record timestamp.
     pub max_timestamp: i64,
@@ -380,7 +380,10 @@ fn check_one(
         record_count,
         last_offset_delta: record_count - 1,
         base_timestamp: header.base_timestamp(),
-        min_timestamp: walk.min_timestamp,
+        min_timestamp: match walk.min_timestamp {
+            i64::MAX => NO_TIMESTAMP,
+            smallest => smallest,
+        },
         max_timestamp: walk.max_timestamp,
         max_timestamp_delta: walk.max_timestamp_at,
         producer_id: header.producer_id(),

@@ -10,6 +10,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::batch::{self, BatchHeader, HEADER_BYTES};
 use crate::compression::{self, Compression, Content, Unfold, Unfolding};
 
+/// What a record says that has no timestamp.
+pub const NO_TIMESTAMP: i64 = -1;
+
 /// One record, its fields slices of the batch (or of its decompressed content).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -314,6 +317,7 @@ impl<'a> Cursor<'a> {
 pub(crate) struct Walk {
     base_timestamp: i64,
     pub(crate) count: u32,
+    /// Of those that have one; `i64::MAX` until there is one.
     pub(crate) min_timestamp: i64,
     pub(crate) max_timestamp: i64,
     /// Index of the first record that carries the largest timestamp.
@@ -389,7 +393,9 @@ impl Walk {
             .base_timestamp
             .checked_add(fields.timestamp_delta)
             .ok_or(RecordsError::Timestamp)?;
-        self.min_timestamp = self.min_timestamp.min(timestamp);
+        if timestamp != NO_TIMESTAMP {
+            self.min_timestamp = self.min_timestamp.min(timestamp);
+        }
         if timestamp > self.max_timestamp {
             self.max_timestamp = timestamp;
             self.max_timestamp_at = self.count;

@@ -1,10 +1,11 @@
 //! ListOffsets (API 2): the ends of a partition and look-ups by time. A true value or an error, never
 //! a default (invariant 17). Knows nothing of indexes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use logic::ids::{LeaderEpoch, PartitionId, Timestamp};
+use logic::ids::{LeaderEpoch, PartitionId, Timestamp, TopicId};
 use wire::messages::ListOffsetsRequestData;
+use wire::messages::list_offsets_request::ListOffsetsPartition;
 use wire::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsResponseData, ListOffsetsTopicResponse,
 };
@@ -22,53 +23,46 @@ const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 const READ_COMMITTED: i8 = 1;
 
+/// The epoch of a client that knows none.
+const NO_EPOCH: i32 = -1;
+
 /// Where one answer goes: topic and partition by their order in the response.
 type Place = (usize, usize);
 
 /// Answers one request.
 pub async fn handle(context: &Context, request: ListOffsetsRequestData) -> Handled {
-    let committed = request.isolation_level == READ_COMMITTED;
+    let repeated = repeated(&request);
+    let mut told = HashSet::new();
     let mut asks: BTreeMap<ShardId, (Vec<OffsetItem>, Vec<Place>)> = BTreeMap::new();
     let mut responses = Vec::with_capacity(request.topics.len());
-    for (at, topic) in request.topics.into_iter().enumerate() {
+    for (at, topic) in request.topics.iter().enumerate() {
         let id = topics::resolve(&context.shard, &topic.name, &KafkaUuid::ZERO);
         let mut partitions = Vec::with_capacity(topic.partitions.len());
-        for (within, asked) in topic.partitions.iter().enumerate() {
+        for asked in &topic.partitions {
+            let whose = (topic.name.as_str(), asked.partition_index);
+            let item = match repeated.contains(&whose) {
+                true if !told.insert(whose) => continue,
+                true => Err(ErrorCode::InvalidRequest),
+                false => item(context, id, asked, request.isolation_level),
+            };
             let mut response = ListOffsetsPartitionResponse::default()
                 .with_partition_index(asked.partition_index)
                 .with_timestamp(-1)
                 .with_offset(-1)
                 .with_leader_epoch(-1);
-            let query = query(asked.timestamp, committed);
-            let owned = id.and_then(|topic| {
-                let id = PartitionId {
-                    topic,
-                    index: asked.partition_index,
-                };
-                let owner = context.shard.metadata.owner(id);
-                Ok((owner.ok_or(ErrorCode::UnknownTopicOrPartition)?, id))
-            });
-            match (owned, query) {
-                (Err(error), _) => response.error_code = error.code(),
-                // Nothing is ever in a remote tier here, and nothing waits to go there.
-                (Ok(_), None) => {}
-                (Ok((owner, partition)), Some(query)) => {
-                    let epoch = asked.current_leader_epoch;
-                    let current_epoch = (epoch >= 0).then_some(LeaderEpoch(epoch));
+            match item {
+                Ok((owner, item)) => {
                     let (items, places) = asks.entry(owner).or_default();
-                    items.push(OffsetItem {
-                        partition,
-                        query,
-                        current_epoch,
-                    });
-                    places.push((at, within));
+                    items.push(item);
+                    places.push((at, partitions.len()));
                 }
+                Err(error) => response.error_code = error.code(),
             }
             partitions.push(response);
         }
         responses.push(
             ListOffsetsTopicResponse::default()
-                .with_name(topic.name)
+                .with_name(topic.name.clone())
                 .with_partitions(partitions),
         );
     }
@@ -84,16 +78,54 @@ pub async fn handle(context: &Context, request: ListOffsetsRequestData) -> Handl
     context.reply(&Response::ListOffsets(response))
 }
 
-/// What a timestamp asks for; `None` for what only exists with remote storage.
-fn query(timestamp: i64, committed: bool) -> Option<OffsetQuery> {
-    match timestamp {
-        LATEST if committed => Some(OffsetQuery::LatestStable),
-        LATEST => Some(OffsetQuery::Latest),
-        EARLIEST | EARLIEST_LOCAL => Some(OffsetQuery::Earliest),
-        MAX_TIMESTAMP => Some(OffsetQuery::MaxTimestamp),
-        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => None,
-        time => Some(OffsetQuery::At(Timestamp(time))),
-    }
+/// The partitions that are asked about more than once. Kafka refuses each, in one answer.
+fn repeated(request: &ListOffsetsRequestData) -> HashSet<(&str, i32)> {
+    let mut seen = HashSet::new();
+    let partitions = request.topics.iter().flat_map(|topic| {
+        let indexes = topic.partitions.iter().map(|asked| asked.partition_index);
+        indexes.map(|index| (topic.name.as_str(), index))
+    });
+    partitions.filter(|whose| !seen.insert(*whose)).collect()
+}
+
+/// What the partition's owner is asked.
+fn item(
+    context: &Context,
+    topic: Result<TopicId, ErrorCode>,
+    asked: &ListOffsetsPartition,
+    isolation: i8,
+) -> Result<(ShardId, OffsetItem), ErrorCode> {
+    let version = context.header.api_version;
+    let query = query(asked.timestamp, version, isolation == READ_COMMITTED)
+        .ok_or(ErrorCode::UnsupportedVersion)?;
+    let partition = PartitionId {
+        topic: topic?,
+        index: asked.partition_index,
+    };
+    let owner = context.shard.metadata.owner(partition);
+    let epoch = asked.current_leader_epoch;
+    let item = OffsetItem {
+        partition,
+        query,
+        current_epoch: (epoch != NO_EPOCH).then_some(LeaderEpoch(epoch)),
+    };
+    Ok((owner.ok_or(ErrorCode::UnknownTopicOrPartition)?, item))
+}
+
+/// What a timestamp asks for; `None` for a negative one that has no meaning in this version.
+fn query(timestamp: i64, version: i16, committed: bool) -> Option<OffsetQuery> {
+    let (since, query) = match timestamp {
+        LATEST if committed => (0, OffsetQuery::LatestStable),
+        LATEST => (0, OffsetQuery::Latest),
+        EARLIEST => (0, OffsetQuery::Earliest),
+        MAX_TIMESTAMP => (7, OffsetQuery::MaxTimestamp),
+        EARLIEST_LOCAL => (8, OffsetQuery::Earliest),
+        LATEST_TIERED => (9, OffsetQuery::Tiered),
+        EARLIEST_PENDING_UPLOAD => (11, OffsetQuery::Tiered),
+        time if time >= 0 => (0, OffsetQuery::At(Timestamp(time))),
+        _ => return None,
+    };
+    (version >= since).then_some(query)
 }
 
 fn tell(response: &mut ListOffsetsPartitionResponse, found: OffsetResult) {
@@ -105,5 +137,54 @@ fn tell(response: &mut ListOffsetsPartitionResponse, found: OffsetResult) {
         }
         Ok(None) => {}
         Err(refused) => response.error_code = topics::error_code(refused).code(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use wire::messages::list_offsets_request::ListOffsetsTopic;
+
+    use super::*;
+
+    #[test]
+    fn a_negative_timestamp_means_something_from_its_version_on_or_nothing_at_all() {
+        let first =
+            |timestamp| (0..=11).find(|version| query(timestamp, *version, false).is_some());
+        assert_eq!(
+            [-1, -2, -3, -4, -5, -6, -7, -100, i64::MIN].map(first),
+            [
+                Some(0),
+                Some(0),
+                Some(7),
+                Some(8),
+                Some(9),
+                Some(11),
+                None,
+                None,
+                None
+            ]
+        );
+        assert_eq!([0, i64::MAX].map(first), [Some(0), Some(0)]);
+    }
+
+    #[test]
+    fn partitions_that_are_asked_about_twice_are_found_across_topics() {
+        let topic = |name: &str, indexes: &[i32]| {
+            let partition =
+                |index: &i32| ListOffsetsPartition::default().with_partition_index(*index);
+            ListOffsetsTopic::default()
+                .with_name(name.to_owned().into())
+                .with_partitions(indexes.iter().map(partition).collect())
+        };
+        let topics = vec![
+            topic("a", &[0, 1, 1, 1]),
+            topic("b", &[0, 2]),
+            topic("a", &[2, 0]),
+        ];
+        let request = ListOffsetsRequestData::default().with_topics(topics);
+        let found: BTreeSet<_> = repeated(&request).into_iter().collect();
+        assert_eq!(found, BTreeSet::from([("a", 0), ("a", 1)]));
     }
 }

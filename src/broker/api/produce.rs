@@ -2,6 +2,7 @@
 //! when the leaders do. Knows nothing of offsets or producers: leaders decide those.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use logic::ids::PartitionId;
@@ -9,10 +10,12 @@ use logic::log::header::BatchHeader;
 use logic::partition::leader::{Acks, Batch, Outcome, Refused as LeaderRefused};
 use logic::partition::producers::{BatchSummary, Refusal};
 use wire::batch::{self, CheckedBatch};
+use wire::compression::Unfolding;
 use wire::messages::ProduceRequestData;
 use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponseData, TopicProduceResponse,
 };
+use wire::records::{NO_TIMESTAMP, Records};
 use wire::response::Response;
 use wire::{ErrorCode, KafkaString};
 
@@ -28,8 +31,12 @@ const TURN_BYTES: usize = 256 << 10;
 /// The bits of a batch's attributes that name its codec.
 const CODEC_MASK: i16 = 0b111;
 
-/// Where one answer of a shard goes in the response: topic and partition by their order in it.
-type Place = (usize, usize);
+/// The records of a refused batch that are named at most.
+const RECORD_ERRORS_MAX: usize = 1_000;
+
+/// Where one answer of a shard goes in the response, topic and partition by their order in it, and the batch
+/// that it is about.
+type Place = (usize, usize, Bytes);
 
 /// Batches for one shard and where each one's answer goes.
 type ForShard = (Vec<ProduceItem>, Vec<Place>);
@@ -65,7 +72,6 @@ pub async fn start(context: Context, request: ProduceRequestData) -> Started {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for (within, partition) in topic.partition_data.into_iter().enumerate() {
             let mut response = unanswered(partition.index);
-            let place = (at, within);
             let heavy = partition.records.as_ref().is_some_and(is_heavy);
             let admitted = id.map_err(Unfit::from).and_then(|topic| {
                 let id = PartitionId {
@@ -83,8 +89,8 @@ pub async fn start(context: Context, request: ProduceRequestData) -> Started {
             match admitted {
                 Ok((owner, item)) => {
                     let (items, places) = by_shard.entry(owner).or_default();
+                    places.push((at, within, item.bytes.clone()));
                     items.push(item);
-                    places.push(place);
                 }
                 Err(unfit) => unfit.tell(&mut response),
             }
@@ -124,11 +130,13 @@ async fn finish(
         let Answer::Produced(outcomes) = call.await else {
             unreachable!("a produce is answered by outcomes");
         };
-        for ((topic, partition), outcome) in places.into_iter().zip(outcomes) {
-            tell(
-                &mut responses[topic].partition_responses[partition],
-                outcome,
-            );
+        for ((topic, partition, sent), outcome) in places.into_iter().zip(outcomes) {
+            let response = &mut responses[topic].partition_responses[partition];
+            tell(response, outcome, &sent);
+            if response.error_code != 0 && is_heavy(&sent) {
+                // Its records may have been unfolded again.
+                reactor::yield_now().await;
+            }
         }
     }
     let failed = |topic: &TopicProduceResponse| {
@@ -152,7 +160,8 @@ async fn finish(
 /// Why a batch never reached its leader.
 struct Unfit {
     error: ErrorCode,
-    record: Option<u32>,
+    /// The records at fault, for `record_errors` (KIP-467).
+    records: Vec<u32>,
     message: Option<String>,
 }
 
@@ -160,7 +169,7 @@ impl From<ErrorCode> for Unfit {
     fn from(error: ErrorCode) -> Self {
         Self {
             error,
-            record: None,
+            records: Vec::new(),
             message: None,
         }
     }
@@ -170,14 +179,12 @@ impl Unfit {
     fn tell(self, response: &mut PartitionProduceResponse) {
         response.error_code = self.error.code();
         let message = self.message.map(KafkaString::from);
-        if let Some(record) = self.record {
-            let batch_index = i32::try_from(record).unwrap_or(i32::MAX);
-            response.record_errors = vec![
-                BatchIndexAndErrorMessage::default()
-                    .with_batch_index(batch_index)
-                    .with_batch_index_error_message(message.clone()),
-            ];
-        }
+        let at_fault = self.records.into_iter().map(|record| {
+            BatchIndexAndErrorMessage::default()
+                .with_batch_index(i32::try_from(record).unwrap_or(i32::MAX))
+                .with_batch_index_error_message(message.clone())
+        });
+        response.record_errors = at_fault.collect();
         response.error_message = message;
     }
 }
@@ -190,13 +197,13 @@ fn item(
 ) -> Result<ProduceItem, Unfit> {
     let invalid = |message: &str| Unfit {
         error: ErrorCode::InvalidRecord,
-        record: None,
+        records: Vec::new(),
         message: Some(message.to_owned()),
     };
     let records = records.ok_or_else(|| invalid("the partition carries no records"))?;
     let batches = batch::check(&records, &limits).map_err(|error| Unfit {
         error: error.code(),
-        record: error.record_index(),
+        records: error.record_index().into_iter().collect(),
         message: Some(error.to_string()),
     })?;
     let [checked] = <[CheckedBatch; 1]>::try_from(batches)
@@ -255,7 +262,7 @@ fn refuse_all(context: &Context, request: ProduceRequestData, error: ErrorCode) 
     context.reply(&Response::Produce(response))
 }
 
-fn tell(response: &mut PartitionProduceResponse, outcome: Result<Outcome, Refused>) {
+fn tell(response: &mut PartitionProduceResponse, outcome: Result<Outcome, Refused>, sent: &Bytes) {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(refused) => {
@@ -269,52 +276,94 @@ fn tell(response: &mut PartitionProduceResponse, outcome: Result<Outcome, Refuse
             response.base_offset = base_offset.0;
             response.log_append_time_ms = outcome.append_time.map_or(-1, |time| time.0);
         }
-        Err(refused) => refusal(refused).tell(response),
+        Err(refused) => refusal(refused, sent).tell(response),
     }
 }
 
 /// The one place where a leader's refusal becomes Kafka's error.
-fn refusal(refused: LeaderRefused) -> Unfit {
-    let (error, record, message) = match refused {
+fn refusal(refused: LeaderRefused, sent: &Bytes) -> Unfit {
+    let (error, records, message) = match refused {
         LeaderRefused::TooLarge => (
             ErrorCode::MessageTooLarge,
-            None,
+            Vec::new(),
             "the batch is larger than max.message.bytes",
         ),
         LeaderRefused::Keyless(record) => (
             ErrorCode::InvalidRecord,
-            Some(record),
+            vec![record],
             "Compacted topic cannot accept message without key",
         ),
-        LeaderRefused::Timestamp => (
+        LeaderRefused::Timestamps { oldest, newest } => (
             ErrorCode::InvalidTimestamp,
-            None,
+            outside(sent, oldest.0..=newest.0),
             "a timestamp is outside message.timestamp.before.max.ms and .after.max.ms",
         ),
         LeaderRefused::NotEnoughReplicas => (
             ErrorCode::NotEnoughReplicas,
-            None,
+            Vec::new(),
             "fewer in-sync replicas than min.insync.replicas",
         ),
         LeaderRefused::Producer(Refusal::OutOfOrderSequence) => (
             ErrorCode::OutOfOrderSequenceNumber,
-            None,
+            Vec::new(),
             "the batch does not follow the producer's last one",
         ),
         LeaderRefused::Producer(Refusal::InvalidProducerEpoch) => (
             ErrorCode::InvalidProducerEpoch,
-            None,
+            Vec::new(),
             "a newer epoch of this producer has written",
         ),
         LeaderRefused::Storage => (
             ErrorCode::KafkaStorageError,
-            None,
+            Vec::new(),
             "the log failed and is offline until a restart",
         ),
     };
     Unfit {
         error,
-        record,
+        records,
         message: Some(message.to_owned()),
+    }
+}
+
+/// The records of a checked batch whose timestamps are not allowed, the first few of them.
+fn outside(batch: &Bytes, allowed: RangeInclusive<i64>) -> Vec<u32> {
+    let records = Records::open(batch, &Unfolding::default());
+    let timestamps = records.into_iter().flatten().map_while(Result::ok);
+    let indexed = (0..).zip(timestamps.map(|record| record.timestamp));
+    let is_outside = |time: &i64| *time != NO_TIMESTAMP && !allowed.contains(time);
+    let at_fault = indexed.filter_map(|(index, time)| is_outside(&time).then_some(index));
+    at_fault.take(RECORD_ERRORS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::compression::Compression;
+    use wire::records::BatchBuilder;
+
+    use super::*;
+
+    fn batch(compression: Compression, times: impl IntoIterator<Item = i64>) -> Bytes {
+        let mut builder = BatchBuilder::new(compression);
+        for time in times {
+            builder.push(time, None, Some(b"value"), &[]);
+        }
+        builder.finish().expect("builds")
+    }
+
+    #[test]
+    fn each_record_outside_the_bounds_is_named_and_none_without_a_timestamp() {
+        for compression in Compression::ALL {
+            let sent = batch(compression, [100, 99, -1, 200, 201, -1, 0]);
+            assert_eq!(outside(&sent, 100..=200), [1, 4, 6]);
+        }
+    }
+
+    #[test]
+    fn so_many_records_are_named_and_no_more() {
+        let sent = batch(Compression::Zstd, 0..100_000);
+        let named = outside(&sent, 7..=8);
+        assert_eq!(named.len(), RECORD_ERRORS_MAX);
+        assert_eq!(named[..8], [0, 1, 2, 3, 4, 5, 6, 9]);
     }
 }

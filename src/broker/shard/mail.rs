@@ -247,6 +247,8 @@ pub enum OffsetQuery {
     MaxTimestamp,
     /// The first record at or after this time.
     At(Timestamp),
+    /// What only exists with remote storage: the end of what is there (-5), the first that waits to go there (-6).
+    Tiered,
 }
 
 /// An offset look-up's answer: nothing found is `None`.

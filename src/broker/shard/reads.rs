@@ -227,6 +227,7 @@ async fn offset(hosted: &Hosted, item: &OffsetItem) -> OffsetResult {
     let found = match item.query {
         OffsetQuery::Earliest => return Ok(Some(at(marks.log_start))),
         OffsetQuery::Latest => return Ok(Some(at(marks.high_watermark))),
+        OffsetQuery::Tiered => return Ok(None),
         OffsetQuery::LatestStable => return Ok(Some(at(marks.last_stable))),
         OffsetQuery::MaxTimestamp => log.max_timestamp(marks.high_watermark).await,
         OffsetQuery::At(time) => log.offset_for_timestamp(time, marks.high_watermark).await,

@@ -12,7 +12,7 @@ use reactor::buffer::AlignedBuf;
 use reactor::file::{self, DirectFile, Mode};
 
 use super::StorageError;
-use super::append::{LogState, segment_path};
+use super::append::{Log, LogState, segment_path};
 use super::frame::BLOCK;
 use super::place;
 use super::signal::Signal;
@@ -112,7 +112,7 @@ pub(super) async fn idle(shared: &Shared, log: &LogState) {
 
 /// Writes all whole blocks that there are now and seals what is to be sealed; then flushes the active
 /// segment. Does not run after what is appended meanwhile.
-pub(super) async fn flush(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
+pub(super) async fn flush(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
     if !lock(shared, log).await {
         return shared.check();
     }
@@ -200,8 +200,8 @@ fn has_reached(log: &LogState, (base, position): (Offset, u32)) -> bool {
 
 /// Writes whole blocks and seals, up to a position of a segment, or all there is.
 async fn write_blocks(
-    shared: &Shared,
-    log: &LogState,
+    shared: &Rc<Shared>,
+    log: &Rc<LogState>,
     upto: Option<(Offset, u32)>,
 ) -> Result<(), StorageError> {
     shared.durable(log.gate.get()).await?;
@@ -227,6 +227,7 @@ async fn write_blocks(
                 };
                 cut.await
                     .map_err(|source| StorageError::io("seal", &path, source))?;
+                complete_index(shared, log, base).await;
                 write_indexes(shared, log, base).await?;
                 log.index_saved.set(0);
                 log.unsealed.borrow_mut().pop_front();
@@ -339,18 +340,31 @@ async fn extend(log: &LogState, file: &DirectFile, base: Offset, to: u32) {
     }
 }
 
+/// Makes the index complete of a segment that was active at the start: its files, if there are any, end there, and
+/// whoever reads them beside the segment would take their last entry for its newest record. What cannot be read now
+/// is left to whoever looks for something in it.
+async fn complete_index(shared: &Rc<Shared>, log: &Rc<LogState>, base: Offset) {
+    let log = Log {
+        state: log.clone(),
+        shared: shared.clone(),
+    };
+    drop(log.load_index(base).await);
+}
+
 /// Writes a segment's indexes, if they are complete. They are caches: what is missing is rebuilt.
 pub(super) async fn write_indexes(
     shared: &Shared,
     log: &LogState,
     base: Offset,
 ) -> Result<(), StorageError> {
-    let Some(segment) = log
+    let Some(mut segment) = log
         .sealed_segment(base)
         .filter(|segment| segment.indexed_from == 0)
     else {
         return Ok(());
     };
+    // Kafka takes a segment's largest timestamp from the last time entry, of an active one, too.
+    segment.seal();
     let files = [
         ("index", segment.offsets.encode()),
         ("timeindex", segment.times.encode()),
@@ -399,7 +413,7 @@ fn forget_older_indexes(log: &LogState, newest: Offset) {
 }
 
 /// Writes everything to the files, the last partial block too, and cuts the active one to its size.
-pub(super) async fn finish(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
+pub(super) async fn finish(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
     if !lock(shared, log).await {
         return shared.check();
     }
@@ -408,7 +422,7 @@ pub(super) async fn finish(shared: &Shared, log: &LogState) -> Result<(), Storag
     result
 }
 
-async fn finish_locked(shared: &Shared, log: &LogState) -> Result<(), StorageError> {
+async fn finish_locked(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
     write_blocks(shared, log, None).await?;
     let (base, size) = {
         let log = log.log.borrow();
@@ -429,6 +443,7 @@ async fn finish_locked(shared: &Shared, log: &LogState) -> Result<(), StorageErr
         cut.await
             .map_err(|source| StorageError::io("close", &path, source))?;
     }
+    complete_index(shared, log, base).await;
     write_indexes(shared, log, base).await?;
     let path = log.directory.join(place::CHECKPOINT);
     // Recovery goes on with the last partial block, and could not tell by a part of a batch whether it is sound.

@@ -73,7 +73,8 @@ impl Log {
         Ok(None)
     }
 
-    /// The first of the records with the largest timestamp, below `max_offset`.
+    /// The first of the records with the largest timestamp, below `max_offset`. Where none has a timestamp that is
+    /// the first of all, as in Kafka.
     pub async fn max_timestamp(&self, max_offset: Offset) -> Result<Option<Found>, StorageError> {
         self.undisturbed(async || self.look_for_newest(max_offset).await)
             .await
@@ -100,7 +101,7 @@ impl Log {
                 let counts = header.end_offset() <= max_offset && header.last_offset() >= log_start;
                 let largest = best.as_ref().map(|(_, best)| best.header.max_timestamp);
                 let newer = largest.is_none_or(|largest| header.max_timestamp > largest);
-                if counts && newer && header.max_timestamp.0 >= 0 {
+                if counts && newer {
                     best = Some((base, batch));
                 }
             }

@@ -67,7 +67,7 @@ pub struct Batch {
     pub bytes: u32,
     /// The producer's view of it.
     pub summary: BatchSummary,
-    /// The smallest record timestamp, or -1.
+    /// The smallest timestamp of the records that have one, or -1.
     pub timestamp_min: Timestamp,
     /// The largest record timestamp, or -1.
     pub timestamp_max: Timestamp,
@@ -166,8 +166,13 @@ pub enum Refused {
     TooLarge,
     /// INVALID_RECORD: this record has no key and the topic is compacted.
     Keyless(u32),
-    /// INVALID_TIMESTAMP: outside the topic's bounds around the clock.
-    Timestamp,
+    /// INVALID_TIMESTAMP: some record's is outside the topic's bounds around the clock.
+    Timestamps {
+        /// The oldest that is allowed.
+        oldest: Timestamp,
+        /// The newest that is allowed.
+        newest: Timestamp,
+    },
     /// NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`.
     NotEnoughReplicas,
     /// The producer's epoch or sequence is not the expected one.
@@ -348,18 +353,17 @@ impl Leader {
         if let (true, Some(index)) = (self.rules.compacted, batch.keyless) {
             return Err(Refused::Keyless(index));
         }
-        if !self.rules.append_time && !self.timestamps_allowed(wall, batch) {
-            return Err(Refused::Timestamp);
+        if self.rules.append_time {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn timestamps_allowed(&self, wall: Timestamp, batch: &Batch) -> bool {
-        let oldest = wall.0.saturating_sub(self.rules.timestamp_before_ms_max);
-        let newest = wall.0.saturating_add(self.rules.timestamp_after_ms_max);
+        let oldest = Timestamp(wall.0.saturating_sub(self.rules.timestamp_before_ms_max));
+        let newest = Timestamp(wall.0.saturating_add(self.rules.timestamp_after_ms_max));
         let missing = Timestamp(-1);
-        (batch.timestamp_min == missing || batch.timestamp_min.0 >= oldest)
-            && batch.timestamp_max.0 <= newest
+        let young = batch.timestamp_min == missing || batch.timestamp_min >= oldest;
+        match young && batch.timestamp_max <= newest {
+            true => Ok(()),
+            false => Err(Refused::Timestamps { oldest, newest }),
+        }
     }
 
     fn append(
@@ -687,7 +691,10 @@ mod tests {
                     timestamp_max: Timestamp(WALL.0 + 3_600_001),
                     ..batch(0)
                 },
-                Refused::Timestamp,
+                Refused::Timestamps {
+                    oldest: Timestamp(WALL.0 - rules().timestamp_before_ms_max),
+                    newest: Timestamp(WALL.0 + 3_600_000),
+                },
             ),
             (
                 Rules {
@@ -698,7 +705,10 @@ mod tests {
                     timestamp_min: Timestamp(WALL.0 - 11),
                     ..batch(0)
                 },
-                Refused::Timestamp,
+                Refused::Timestamps {
+                    oldest: Timestamp(WALL.0 - 10),
+                    newest: Timestamp(WALL.0 + 3_600_000),
+                },
             ),
             (
                 Rules {

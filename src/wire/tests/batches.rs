@@ -34,6 +34,22 @@ fn altered(at: usize, bytes: &[u8]) -> Vec<u8> {
     batch
 }
 
+#[test]
+fn the_smallest_timestamp_is_of_the_records_that_have_one() {
+    let smallest = |times: &[i64]| {
+        let mut builder = BatchBuilder::new(Compression::None);
+        for time in times {
+            builder.push(*time, None, None, &[]);
+        }
+        let bytes = builder.finish().expect("builds");
+        let checked = batch::check(&bytes, &Limits::default()).expect("is accepted");
+        checked[0].min_timestamp
+    };
+    assert_eq!(smallest(&[-1, BASE, BASE - 4, -1]), BASE - 4);
+    assert_eq!(smallest(&[-1, 0]), 0);
+    assert_eq!(smallest(&[-1, -1]), -1);
+}
+
 /// A batch of one record, of the content given, with the header of the example.
 fn with_content(attributes: i16, count: i32, content: &[u8]) -> Vec<u8> {
     let mut batch = example(Compression::None)[..batch::HEADER_BYTES].to_vec();

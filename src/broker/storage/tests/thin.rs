@@ -1,11 +1,12 @@
 //! The thin path: append, commit, read back, roll, stop cleanly, start again.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use logic::ids::{LeaderEpoch, Offset, Timestamp};
 
 use super::harness::*;
-use crate::storage::{Read, ReadError};
+use crate::storage::{Log, Read, ReadError};
 
 #[test]
 fn what_is_appended_is_read_back_byte_by_byte_and_becomes_durable() {
@@ -195,6 +196,29 @@ fn offsets_are_found_by_time_inside_batches() {
 }
 
 #[test]
+fn where_nothing_has_a_timestamp_the_first_record_is_the_newest() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let log = storage
+            .create(id(0), "topic", config(30_000), 0)
+            .await
+            .expect("created");
+        for _ in 0..50 {
+            append(&log, 1, -1, &[1; 1_000], true);
+        }
+        durable(&storage, std::slice::from_ref(&log)).await;
+        let max = log.max_timestamp(log.log_end()).await.expect("ok");
+        assert_eq!(max, Some((Timestamp(-1), Offset(0), LeaderEpoch(0))));
+        append(&log, 1, 7, &[1; 1_000], true);
+        durable(&storage, std::slice::from_ref(&log)).await;
+        let max = log.max_timestamp(log.log_end()).await.expect("ok");
+        assert_eq!(max, Some((Timestamp(7), Offset(50), LeaderEpoch(0))));
+    });
+}
+
+#[test]
 fn a_sealed_segment_in_memory_is_looked_up_by_its_index_and_not_walked() {
     let dir = TempDir::new();
     let path = dir.0.clone();
@@ -222,6 +246,76 @@ fn a_sealed_segment_in_memory_is_looked_up_by_its_index_and_not_walked() {
             assert_eq!(parts.concat(), all[40]);
         }
     });
+}
+
+/// The index files of each segment reach to its end: the last time entry is its largest timestamp, and few bytes lie
+/// behind the last offset entry.
+fn check_index_files(dir: &Path) {
+    use logic::log::header::BatchHeader;
+    let partition = std::fs::read_dir(dir.join("logs")).expect("logs").next();
+    let partition = partition.expect("one").expect("an entry").path();
+    let files = std::fs::read_dir(partition).expect("a partition");
+    let paths = files.map(|file| file.expect("an entry").path());
+    let segments: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "log"))
+        .collect();
+    assert!(segments.len() > 1, "{segments:?}");
+    for path in segments {
+        let log = std::fs::read(&path).expect("a segment");
+        let (mut at, mut newest) = (0, -1);
+        while at < log.len() {
+            let header = BatchHeader::read(&log[at..]).expect("a batch");
+            newest = newest.max(header.max_timestamp.0);
+            at += header.len as usize;
+        }
+        let ending = |ending| std::fs::read(path.with_extension(ending)).expect("an index");
+        let (times, offsets) = (ending("timeindex"), ending("index"));
+        let entry = times.last_chunk::<12>().expect("a time entry");
+        let entry = entry.first_chunk().expect("a timestamp");
+        assert_eq!(i64::from_be_bytes(*entry), newest, "{path:?}");
+        let entry = offsets.last_chunk::<4>();
+        let rest = log.len() - entry.map_or(0, |at| u32::from_be_bytes(*at) as usize);
+        assert!(rest <= 3 * 4_096, "{path:?}: {rest} bytes");
+    }
+}
+
+#[test]
+fn index_files_reach_to_the_end_of_their_segments_whenever_the_broker_was_started() {
+    let dir = TempDir::new();
+    let append_some = |log: &Log, first: i64, batches: i64| {
+        for at in 0..batches {
+            append(log, 1, first + at % 7 * 10, &[1; 2_000], true);
+        }
+    };
+    let path = dir.0.clone();
+    let crashed = run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        let log = storage
+            .create(id(0), "topic", config(50_000), 0)
+            .await
+            .expect("created");
+        append_some(&log, 1_000, 40);
+        durable(&storage, std::slice::from_ref(&log)).await;
+        let crashed = TempDir::new();
+        copy_dir(&path, &crashed.0);
+        storage.close().await;
+        crashed
+    });
+    check_index_files(&dir.0);
+    // The segment that was active fills up, and then the next one is stopped in its middle.
+    for dir in [&crashed, &dir] {
+        for first in [2_000, 3_000, 4_000] {
+            let (path, recovery) = (dir.0.clone(), recovered(&dir.0));
+            run(move |reactor| async move {
+                let storage = opened(&reactor, &path).await;
+                let logs = attach_all(&storage, recovery.logs, config(50_000)).await;
+                append_some(&logs[0], first, 10);
+                durable(&storage, &logs).await;
+                storage.close().await;
+            });
+            check_index_files(&dir.0);
+        }
+    }
 }
 
 #[test]
