@@ -28,8 +28,11 @@ class Broker:
         self.address = f"127.0.0.1:{port}"
         self.log = os.path.join(folder, "broker.log")
         self.process = None
+        self.ended = False
 
     def start(self):
+        if self.ended:
+            raise Missed("the broker is ended")
         environment = dict(
             os.environ,
             CORELOG_GROUPS__INITIAL_REBALANCE_DELAY_MS="500",
@@ -55,6 +58,7 @@ class Broker:
         self.process.wait()
 
     def end(self):
+        self.ended = True
         if self.process is None:
             return
         self.process.terminate()

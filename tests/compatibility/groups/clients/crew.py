@@ -56,12 +56,16 @@ class Crew:
         self.again = []  # (partition, offset) of each time that a record was processed once more
         self.promised = {}  # what the members were told is committed
         self.faults = []
+        self.dismissed = False
 
     def hire(self, count=1):
         for _ in range(count):
-            self.hired += 1
-            log_name = os.path.join(self.log_folder, f"{self.name}.{self.hired}.log")
-            self.alive.append(Member(self, self.command, log_name))
+            with self.changed:
+                if self.dismissed:
+                    raise Missed("all members are dismissed")
+                self.hired += 1
+                log_name = os.path.join(self.log_folder, f"{self.name}.{self.hired}.log")
+                self.alive.append(Member(self, self.command, log_name))
 
     def hear(self, member, words):
         with self.changed:
@@ -139,6 +143,9 @@ class Crew:
         member.kill()
         self.alive.remove(member)
 
-    def end(self):
+    def dismiss(self):
+        """For good: whatever goes on meanwhile, no member is left."""
+        with self.changed:
+            self.dismissed = True
         for member in self.alive:
             member.kill()

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from broker import Broker, Running, free_port
 from crew import Crew
@@ -58,7 +57,7 @@ class Cell:
         except Exception as failure:  # of the driver's own client: a broker that does not answer, for one
             self.outcomes.setdefault("driver", f"FAIL {failure!r}")
         finally:
-            self.crew.end()
+            self.crew.dismiss()
         again = len(self.crew.again)
         print(f"{self.name}: {self.summary()}, {self.crew.distinct} records processed, {again} of them again, "
               f"{time.monotonic() - begun:.0f} s", flush=True)
@@ -94,9 +93,11 @@ def go_through_all(cells, brokers, logs):
     waiting = queue.SimpleQueue()
     for cell in cells:
         waiting.put(cell)
-    with ThreadPoolExecutor(len(brokers)) as lanes:
-        for done in [lanes.submit(lane, broker, waiting, logs) for broker in brokers]:
-            done.result()
+    lanes = [threading.Thread(target=lane, args=(broker, waiting, logs), daemon=True) for broker in brokers]
+    for it in lanes:
+        it.start()
+    for it in lanes:
+        it.join()
 
 
 def print_matrix(cells):
@@ -149,7 +150,7 @@ def main():
             broker.end()
         for cell in cells:
             if cell.crew:
-                cell.crew.end()
+                cell.crew.dismiss()
     print_matrix(cells)
     print_logs(cells, logs)
     failed = sum(bool(cell.failures()) for cell in cells)
