@@ -25,17 +25,23 @@ consumer = Consumer({
     **PROTOCOLS[protocol],
 })
 owned, batch = set(), []
+uncommitted = {}  # of each partition, the end of what is processed
 
 
 def finish():
-    """Processes what was polled, and commits it before anything else is polled or given up."""
+    """Processes what was polled, and commits it before anything is given up.
+
+    With cooperative-sticky, records come on while the group joins again: a commit is refused then, for the
+    generation is over, and is made up for with the next one.
+    """
     polled = {}
     for message in batch:
         polled.setdefault(message.partition(), []).append(message.offset())
     batch.clear()
     for partition, offsets in polled.items():
         lines.processed(partition, offsets)
-    ends = [TopicPartition(topic, partition, offsets[-1] + 1) for partition, offsets in polled.items()]
+        uncommitted[partition] = offsets[-1] + 1
+    ends = [TopicPartition(topic, partition, end) for partition, end in uncommitted.items()]
     if ends:
         commit(ends)
 
@@ -50,6 +56,7 @@ def commit(ends):
         if end.error:
             lines.problem(f"not committed: {end}")
         else:
+            del uncommitted[end.partition]
             lines.committed(end.partition, end.offset)
 
 
@@ -60,13 +67,18 @@ def on_assign(_, partitions):
 
 def on_revoke(_, partitions):
     finish()
-    owned.difference_update(it.partition for it in partitions)
-    lines.assigned(owned)
+    lose(partitions)
 
 
 def on_lost(_, partitions):
     batch.clear()  # somebody else may have these already
-    owned.difference_update(it.partition for it in partitions)
+    lose(partitions)
+
+
+def lose(partitions):
+    for it in partitions:
+        owned.discard(it.partition)
+        uncommitted.pop(it.partition, None)
     lines.assigned(owned)
 
 
