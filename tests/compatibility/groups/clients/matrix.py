@@ -59,16 +59,15 @@ class Cell:
         finally:
             self.crew.dismiss()
         again = len(self.crew.again)
-        print(f"{self.name}: {self.summary()}, {self.crew.distinct} records processed, {again} of them again, "
+        print(f"{self.name}: {self.failure() or 'ok'}, {self.crew.distinct} records processed, {again} of them again, "
               f"{time.monotonic() - begun:.0f} s", flush=True)
 
-    def failures(self):
-        missing = {check: "FAIL not reached" for check in CHECKS if check not in self.outcomes}
-        found = {**self.outcomes, **missing}
-        return [f"{check}: {it[5:]}" for check, it in found.items() if it.startswith("FAIL")]
-
-    def summary(self):
-        return "; ".join(self.failures()[:1]) or "ok"
+    def failure(self):
+        """The first thing that failed, after which nothing was reached; None of a group that passed."""
+        for check, outcome in self.outcomes.items():
+            if outcome.startswith("FAIL"):
+                return f"{check}: {outcome[5:]}"
+        return None if len(self.outcomes) == len(CHECKS) else "it has not come to its end"
 
     def row(self):
         cells = [self.outcomes.get(check, "FAIL").split()[0] for check in CHECKS]
@@ -105,13 +104,13 @@ def print_matrix(cells):
     for cell in cells:
         print(cell.row())
     for cell in cells:
-        for failure in cell.failures():
-            print(f"{cell.name}, {failure}")
+        if cell.failure():
+            print(f"{cell.name}, {cell.failure()}")
 
 
 def print_logs(cells, logs):
     for name in sorted(os.listdir(logs)):
-        if any(name.startswith(f"{cell.name}.") for cell in cells if cell.failures()):
+        if any(name.startswith(f"{cell.name}.") for cell in cells if cell.failure()):
             with open(os.path.join(logs, name), errors="replace") as log:
                 tail = log.readlines()[-LOG_TAIL_LINES:]
             if tail:
@@ -153,7 +152,7 @@ def main():
                 cell.crew.dismiss()
     print_matrix(cells)
     print_logs(cells, logs)
-    failed = sum(bool(cell.failures()) for cell in cells)
+    failed = sum(bool(cell.failure()) for cell in cells)
     if not failed:
         shutil.rmtree(folder)
     print(f"\n{len(cells) - failed} groups passed, {failed} failed" + (f"; brokers' logs: {folder}" if failed else ""))

@@ -28,13 +28,11 @@ class Scenario:
 
     def run(self, report):
         """Carries out all checks and tells each one's outcome; after one that fails, the others have no ground."""
-        for at, check in enumerate(CHECKS):
+        for check in CHECKS:
             try:
                 report(check, getattr(self, check)() or "ok")
             except Missed as missed:
                 report(check, f"FAIL {missed}")
-                for other in CHECKS[at + 1:]:
-                    report(other, "FAIL not reached")
                 return
 
     def join(self):
