@@ -37,6 +37,10 @@ class Member:
     def has_processed(self, partition, offset):
         return any(at == partition and first <= offset <= last for at, first, last in self.processed)
 
+    def last_processed(self):
+        """The last records of each partition."""
+        return {it[0]: it for it in self.processed}.values()
+
     def kill(self):
         self.told_to_end = True
         try:
@@ -53,6 +57,7 @@ class Crew:
         self.alive, self.hired = [], 0
         self.seen = {}  # of each partition, a byte for each offset: how often it was processed
         self.distinct = 0
+        self.left = []
         self.again = []  # (partition, offset) of each time that a record was processed once more
         self.promised = {}  # what the members were told is committed
         self.faults = []
@@ -93,6 +98,12 @@ class Crew:
             else:
                 self.distinct += 1
             seen[offset] = min(seen[offset] + 1, 255)
+
+    def dropped(self):
+        """How many records nobody has processed that were next for a member when it left."""
+        following = {(partition, last + 1) for it in self.left for partition, _, last in it.last_processed()}
+        return sum(1 for partition, offset in following
+                   if offset < len(self.seen[partition]) and not self.seen[partition][offset])
 
     def tell(self):
         with self.changed:
@@ -136,6 +147,7 @@ class Crew:
         for member in leaving:
             member.reader.join(LEAVE_S)
             self.alive.remove(member)
+            self.left.append(member)
             if member.process.returncode:
                 raise Missed(f"a member left with {member.process.returncode}: see {member.log_name}")
 
