@@ -16,7 +16,7 @@ LEAVE_S = 30
 class Member:
     def __init__(self, crew, command, log_name):
         self.crew = crew
-        self.owned = set()
+        self.owned, self.owned_to_the_end = set(), set()
         self.processed = []  # (partition, first offset, last offset)
         self.told_to_end = False
         self.log_name = log_name
@@ -36,10 +36,6 @@ class Member:
 
     def has_processed(self, partition, offset):
         return any(at == partition and first <= offset <= last for at, first, last in self.processed)
-
-    def last_processed(self):
-        """The last records of each partition."""
-        return {it[0]: it for it in self.processed}.values()
 
     def kill(self):
         self.told_to_end = True
@@ -100,10 +96,9 @@ class Crew:
             seen[offset] = min(seen[offset] + 1, 255)
 
     def dropped(self):
-        """How many records nobody has processed that were next for a member when it left."""
-        following = {(partition, last + 1) for it in self.left for partition, _, last in it.last_processed()}
-        return sum(1 for partition, offset in following
-                   if offset < len(self.seen[partition]) and not self.seen[partition][offset])
+        """How many records nobody has processed, but later ones, of partitions whose owner left: one for each leaver."""
+        given_up = set().union(*(it.owned_to_the_end for it in self.left))
+        return min(len(self.left), sum(self.seen[it].count(0) for it in given_up if it in self.seen))
 
     def tell(self):
         with self.changed:
@@ -141,6 +136,7 @@ class Crew:
         """Members end as their client wants it, with nothing left to say."""
         for member in leaving:
             member.told_to_end = True
+            member.owned_to_the_end = set(member.owned)
             member.process.terminate()
         ended = lambda: all(it.process.poll() is not None for it in leaving)  # noqa: E731
         self.wait(f"{len(leaving)} members end", ended, LEAVE_S)
