@@ -15,7 +15,6 @@ use wire::messages::join_group_request::{JoinGroupRequestData, JoinGroupRequestP
 use wire::messages::join_group_response::JoinGroupResponseData;
 use wire::messages::leave_group_request::{LeaveGroupRequestData, MemberIdentity};
 use wire::messages::sync_group_request::{SyncGroupRequestAssignment, SyncGroupRequestData};
-use wire::request::Request;
 use wire::response::Response;
 use wire::{ErrorCode, KafkaString};
 
@@ -53,11 +52,12 @@ pub async fn live(member: Member) {
     loop {
         let Err(ended) = it.be_member().await;
         it.member.has_nothing();
-        match &ended {
-            Ended::Refused(ErrorCode::UnknownMemberId) | Ended::Told => {
-                it.id = KafkaString::default();
-            }
-            _ => {}
+        let is_new = matches!(
+            ended,
+            Ended::Refused(ErrorCode::UnknownMemberId) | Ended::Told
+        );
+        if is_new {
+            it.id = KafkaString::default();
         }
         it.member.recover(ended).await;
     }
