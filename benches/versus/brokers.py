@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,9 @@ import processes
 from jars import BROKER_HEAP, TOOL_HEAP, Jars
 
 START_SECONDS_MAX = 60
+# Below the ports that the kernel gives to connections, of which a load may hold thousands.
+PORTS = range(12_000, 30_000)
+PORTS_TRIED_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,10 @@ def _kafka(
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in random.sample(PORTS, PORTS_TRIED_MAX):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError(f"none of {PORTS_TRIED_MAX} ports is free")
 
 
 def _wait_until_listening(process: subprocess.Popen, port: int, log: Path) -> None:
