@@ -143,6 +143,7 @@ fn plan(
             wal_bytes_max: settings.wal.bytes_max,
             commit_bytes_max: settings.wal.commit_bytes_max,
             bypass_bytes_min: settings.wal.bypass_bytes_min,
+            unflushed_bytes_max: storage::Settings::default().unflushed_bytes_max,
             backlog_bytes_max: settings.wal.backlog_bytes_max,
             tail_cache_bytes: settings.storage.tail_cache_bytes,
             disk_reserve_bytes: settings.storage.disk_reserve_bytes,

@@ -43,6 +43,8 @@ pub struct Life {
     pub epoch: LeaderEpoch,
     /// Somebody has deleted indexes and checkpoints, or a start has misread them, some time before.
     pub caches_lost: bool,
+    /// One batch in so many waits for a flush; the others are flushed when storage finds it time.
+    pub flushes_one_in: u64,
 }
 
 /// What all tasks of a life share.
@@ -67,6 +69,7 @@ pub fn settings() -> Settings {
         wal_bytes_max: 256 << 10,
         commit_bytes_max: 8 << 10,
         bypass_bytes_min: 4 << 10,
+        unflushed_bytes_max: 24 << 10,
         backlog_bytes_max: 1 << 20,
         tail_cache_bytes: 2 << 20,
         disk_reserve_bytes: 1 << 20,
@@ -424,7 +427,7 @@ impl Shard {
             base_offset: batch.base,
             leader_epoch: epoch,
             append_time: None,
-            flush: self.world.one_in(2),
+            flush: self.world.one_in(self.life.flushes_one_in),
         };
         let appended = log.append(self.world.wall_ms(), &append);
         if appended.is_err() {

@@ -143,6 +143,7 @@ impl Teller {
             end,
             epoch,
             caches_lost: self.ghost.borrow().caches_lost,
+            flushes_one_in: [1, 2, 2, 8, 64][world.below(5) as usize],
         };
         if self.start(life) == Err(PowerCut) {
             let mut outcome = self.outcome.borrow_mut();
@@ -186,6 +187,7 @@ impl Teller {
             end: End::CleanStop,
             epoch: LeaderEpoch(plan.lives as i32),
             caches_lost: self.ghost.borrow().caches_lost,
+            flushes_one_in: 1,
         };
         for _ in 0..2 {
             let found = world.run_blocking(|| recover(Path::new(DATA), &settings()));

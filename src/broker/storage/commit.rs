@@ -1,26 +1,20 @@
 //! The committer: gathers queued frames into one padded write, one commit in flight while the next
-//! gathers, and flushes when a frame asks for it or time or bytes are up. Knows not what is trimmed or
-//! written behind.
+//! gathers, and flushes with it when a frame asks for that. Knows not what is trimmed or written behind,
+//! nor when that is flushed for which no frame has asked.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use logic::ids::{LeaderEpoch, Offset, PartitionId, TopicId};
-use logic::partition::leader::FLUSH_WITHIN_MS;
 use reactor::buffer::AlignedBuf;
 
 use super::StorageError;
 use super::append::LogState;
 use super::bypass::{self, Bypass};
+use super::flush::{self, Reach};
 use super::frame::{self, BLOCK, CommitHead, FrameHead, Kind, Place};
 use super::state::Shared;
 use super::trim;
-
-/// How long written bytes may wait for a flush.
-const FLUSH_WAIT: Duration = Duration::from_millis(FLUSH_WITHIN_MS as u64);
-/// How many written bytes may wait for a flush.
-const FLUSH_BYTES: usize = 4 << 20;
 
 /// A frame that waits for its commit.
 pub(super) struct Queued {
@@ -75,7 +69,7 @@ impl Queued {
 /// Commits until the storage fails or stops.
 pub(super) async fn run(shared: Rc<Shared>) {
     loop {
-        let idle = || shared.queue.borrow().is_empty() && !shared.flush_wanted.get();
+        let idle = || shared.queue.borrow().is_empty();
         shared
             .work
             .until(|| !idle() || shared.closing.get() || shared.has_failed())
@@ -83,11 +77,12 @@ pub(super) async fn run(shared: Rc<Shared>) {
         if shared.has_failed() {
             return;
         }
-        if idle() && !is_unflushed(&shared) {
+        if idle() {
             if shared.stopped.get() {
                 return;
             }
             // Closing with nothing to do: background tasks may still queue checkpoints.
+            flush::ask(&shared);
             shared.work.until_notified().await;
             continue;
         }
@@ -95,7 +90,7 @@ pub(super) async fn run(shared: Rc<Shared>) {
             shared.fail(&error);
             return;
         }
-        arm_flush(&shared);
+        flush::consider(&shared);
         trim::consider(&shared);
     }
 }
@@ -107,16 +102,6 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         past,
         upto,
     } = take(shared);
-    if frames.is_empty() && past.is_empty() {
-        shared
-            .extents
-            .current_file()
-            .fdatasync()
-            .await
-            .map_err(io("flush"))?;
-        flushed(shared);
-        return Ok(());
-    }
     let past = bypass::write(shared, past, &mut frames).await?;
     let (covered, checkpoints): (Vec<_>, Vec<_>) = past
         .into_iter()
@@ -141,9 +126,7 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         durable: shared.durable_sequence.get(),
         needed: shared.needed_sequence.get(),
     };
-    let flush = frames.iter().any(|frame| frame.flush)
-        || shared.flush_wanted.get()
-        || shared.unflushed_bytes.get() + padded > FLUSH_BYTES;
+    let flush = frames.iter().any(|frame| frame.flush) || flush::is_due(shared, padded);
     let content = encode(shared, &head, &frames, padded);
     if flush {
         file.write_at_flushed(content, position)
@@ -155,9 +138,11 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
             .map_err(io("write to"))?;
     }
     frames.extend(covered.into_iter().flatten());
+    // A flush beside this one has failed, perhaps: then nothing that ends later proves anything.
+    shared.check_failed()?;
     written(shared, sequence, upto, frames, padded);
     if flush {
-        flushed(shared);
+        flush::covers(shared, Reach::of(shared));
     }
     shared.committed.notify();
     Ok(())
@@ -221,53 +206,20 @@ fn encode(shared: &Shared, head: &CommitHead, frames: &[Queued], padded: usize) 
 fn written(shared: &Shared, sequence: u64, upto: u64, frames: Vec<Queued>, padded: usize) {
     shared.written_sequence.set(sequence);
     shared.frames_written.set(upto);
-    shared
-        .unflushed_bytes
-        .set(shared.unflushed_bytes.get() + padded);
+    let flusher = &shared.flusher;
+    flusher
+        .bytes_written
+        .set(flusher.bytes_written.get() + padded as u64);
     let queued = frames.iter().filter(|frame| frame.ticket > 0);
     let payload: usize = queued.map(|frame| frame.head.len as usize).sum();
     shared.queued_bytes.set(shared.queued_bytes.get() - payload);
-    let mut unflushed = shared.unflushed.borrow_mut();
+    let mut unflushed = flusher.unflushed.borrow_mut();
     for queued in frames {
         if let Some(log) = queued.log {
             log.written
                 .set(log.written.get().max(queued.head.end_offset));
             shared.mark_moved(&log);
-            unflushed.push((log, queued.head.end_offset));
+            unflushed.push_back((sequence, log, queued.head.end_offset));
         }
     }
-}
-
-/// A flush has completed that covers every write completed before it began.
-fn flushed(shared: &Shared) {
-    shared.durable_sequence.set(shared.written_sequence.get());
-    shared.frames_durable.set(shared.frames_written.get());
-    shared.unflushed_bytes.set(0);
-    shared.flush_wanted.set(false);
-    for (log, end) in shared.unflushed.take() {
-        log.durable.set(log.durable.get().max(end));
-        shared.mark_moved(&log);
-    }
-    shared.committed.notify();
-}
-
-/// Whether something was written that no flush has covered.
-fn is_unflushed(shared: &Shared) -> bool {
-    shared.frames_written.get() > shared.frames_durable.get()
-}
-
-/// Makes sure that what was written without a flush is flushed in time.
-fn arm_flush(shared: &Rc<Shared>) {
-    if !is_unflushed(shared) || shared.flush_armed.replace(true) {
-        return;
-    }
-    let shared = shared.clone();
-    reactor::spawn(async move {
-        reactor::timer::sleep(FLUSH_WAIT).await;
-        shared.flush_armed.set(false);
-        if is_unflushed(&shared) {
-            shared.flush_wanted.set(true);
-            shared.work.notify();
-        }
-    });
 }

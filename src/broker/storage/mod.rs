@@ -17,6 +17,7 @@ mod clean;
 mod commit;
 mod each;
 mod extent;
+mod flush;
 pub(crate) mod frame;
 mod lookup;
 pub(crate) mod place;
@@ -64,6 +65,8 @@ pub struct Settings {
     pub commit_bytes_max: usize,
     /// A partition's queued bytes from which on they may go straight to its segment.
     pub bypass_bytes_min: usize,
+    /// Bytes written that may be without a flush; with half of them one begins.
+    pub unflushed_bytes_max: usize,
     /// Bytes that wait for the disk above which [`Storage::is_behind`] says so.
     pub backlog_bytes_max: usize,
     /// Memory for the newest bytes of all partitions. Bytes not yet written to a segment stay even
@@ -80,6 +83,7 @@ impl Default for Settings {
             wal_bytes_max: 256 << 20,
             commit_bytes_max: 1 << 20,
             bypass_bytes_min: 256 << 10,
+            unflushed_bytes_max: 4 << 20,
             backlog_bytes_max: 128 << 20,
             tail_cache_bytes: 128 << 20,
             disk_reserve_bytes: 1 << 30,

@@ -21,7 +21,7 @@ use super::recover::RecoveredLog;
 use super::removal::Removals;
 use super::reserve::{self, Reserve};
 use super::signal::Signal;
-use super::{LogConfig, Settings, StorageError, behind, commit, trim};
+use super::{LogConfig, Settings, StorageError, behind, commit, flush, trim};
 
 /// One shard's storage. Clones are the same storage.
 #[derive(Clone)]
@@ -53,11 +53,8 @@ pub(super) struct Shared {
     pub durable_sequence: Cell<u64>,
     /// The first commit that recovery needs.
     pub needed_sequence: Cell<u64>,
-    /// Bytes written since the last flush, and whose they are.
-    pub unflushed_bytes: Cell<usize>,
-    pub unflushed: RefCell<Vec<(Rc<LogState>, Offset)>>,
-    pub flush_wanted: Cell<bool>,
-    pub flush_armed: Cell<bool>,
+    /// What was written and not flushed.
+    pub flusher: flush::Flusher,
     /// There is something to commit.
     pub work: Signal,
     /// A commit has completed, or the storage failed or stopped.
@@ -130,10 +127,7 @@ impl Storage {
             written_sequence: Cell::new(0),
             durable_sequence: Cell::new(0),
             needed_sequence: Cell::new(1),
-            unflushed_bytes: Cell::new(0),
-            unflushed: RefCell::default(),
-            flush_wanted: Cell::new(false),
-            flush_armed: Cell::new(false),
+            flusher: flush::Flusher::default(),
             work: Signal::default(),
             committed: Signal::default(),
             moved: RefCell::default(),
@@ -151,6 +145,7 @@ impl Storage {
             reserve: Reserve::default(),
         });
         reactor::spawn(commit::run(shared.clone()));
+        reactor::spawn(flush::run(shared.clone()));
         reactor::spawn(reserve::watch(shared.clone()));
         Ok(Self { shared })
     }
@@ -331,14 +326,18 @@ impl Storage {
 impl Shared {
     /// Fails once the storage has failed or is closing.
     pub fn check(&self) -> Result<(), StorageError> {
-        if let Some(reason) = self.failed.borrow().clone() {
-            return Err(StorageError::Failed(reason));
-        }
+        self.check_failed()?;
         if self.closing.get() {
             Err(StorageError::Closed)
         } else {
             Ok(())
         }
+    }
+
+    /// Fails once an earlier write or flush has failed.
+    pub fn check_failed(&self) -> Result<(), StorageError> {
+        let reason = self.failed.borrow().clone();
+        reason.map_or(Ok(()), |reason| Err(StorageError::Failed(reason)))
     }
 
     /// Whether an earlier write or flush has failed.
@@ -355,6 +354,7 @@ impl Shared {
         let logs: Vec<_> = self.logs.borrow().values().cloned().collect();
         logs.iter().for_each(|log| self.mark_moved(log));
         self.work.notify();
+        self.flusher.changed.notify();
         self.committed.notify();
         self.behind.signal.notify();
     }

@@ -169,6 +169,7 @@ pub(super) async fn close(shared: &Rc<Shared>) {
     }
     shared.stopped.set(true);
     shared.work.notify();
+    shared.flusher.changed.notify();
     shared.committed.notify();
     // An older log that is kept, for damage perhaps, would outrank the files: then this one stays
     // too. One that has just been given up is on its way out.

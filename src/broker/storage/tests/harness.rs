@@ -83,6 +83,7 @@ pub fn small() -> Settings {
         wal_bytes_max: 4 << 20,
         commit_bytes_max: 256 << 10,
         bypass_bytes_min: 64 << 10,
+        unflushed_bytes_max: 256 << 10,
         backlog_bytes_max: 1 << 20,
         tail_cache_bytes: 4 << 20,
         disk_reserve_bytes: 0,
