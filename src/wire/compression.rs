@@ -68,6 +68,11 @@ impl Default for Unfolding {
 }
 
 impl Unfolding {
+    /// Whether so many bytes may come of so many compressed ones.
+    pub fn allows(&self, compressed_len: usize, unfolded_len: usize) -> bool {
+        unfolded_len <= self.cap(compressed_len)
+    }
+
     fn cap(&self, compressed_len: usize) -> usize {
         let by_ratio = compressed_len.saturating_mul(self.ratio_max);
         by_ratio

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::RecordsError;
 use crate::batch::{self, CheckedBatch, HEADER_BYTES};
-use crate::compression::{Content, Unfolding};
+use crate::compression::{Compression, Content, Unfolding};
 use crate::folding::{Folder, Folding};
 
 /// Why a batch is not in the other codec.
@@ -46,7 +46,9 @@ pub fn bytes_max(batch: &CheckedBatch, folding: Folding) -> usize {
 }
 
 /// Unfolds the records of a batch and folds them anew. Their bytes stay as they are, and so does the header but
-/// for codec, length and checksum. The batch is whole `bytes_max` at most, or refused before it grows beyond.
+/// for codec, length and checksum. The batch has `bytes_max` bytes at most, or is refused before it grows beyond.
+///
+/// It stays as it is where the other codec makes so little of it that nobody would be allowed to unfold it again.
 pub fn refold(
     batch: &CheckedBatch,
     folding: Folding,
@@ -73,6 +75,10 @@ pub fn refold(
         Err(error) => return Err(RefoldError::Records(error.into())),
     }
     let mut out = folder.finish()?;
+    let is_folded = folding.compression != Compression::None;
+    if is_folded && !unfolding.allows(out.len() - HEADER_BYTES, batch.unfolded_bytes) {
+        return Ok(batch.bytes.clone());
+    }
     // It is kept until it is on disk: not with the room in which it grew.
     out.shrink_to_fit();
     let length = i32::try_from(out.len() - batch::LENGTH_END).map_err(|_| RefoldError::TooLarge)?;
@@ -87,7 +93,6 @@ pub fn refold(
 mod tests {
     use super::*;
     use crate::batch::{BatchHeader, Limits, check};
-    use crate::compression::Compression;
     use crate::records::{BatchBuilder, Record, Records};
 
     /// Every level that Kafka knows, or some of them where they are many.
@@ -100,7 +105,10 @@ mod tests {
         let mut all: Vec<Folding> = Compression::ALL.map(Folding::from).into();
         all.extend(levels(Compression::Gzip, &[-1, 1, 2, 3, 4, 5, 6, 7, 8, 9]));
         all.extend(levels(Compression::Lz4, &lz4));
-        all.extend(levels(Compression::Zstd, &[-131_072, -1, 1, 2, 7, 12, 19, 22]));
+        all.extend(levels(
+            Compression::Zstd,
+            &[-131_072, -1, 1, 2, 7, 12, 19, 22],
+        ));
         all
     }
 
@@ -190,7 +198,9 @@ mod tests {
     fn what_cannot_be_compressed_stays_within_what_was_promised() {
         let mut state = 1_u64;
         let mut byte = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (state >> 56) as u8
         };
         for bytes in [0, 1, 100, 70_000, 300_000] {
@@ -209,12 +219,30 @@ mod tests {
     }
 
     #[test]
+    fn what_would_be_folded_beyond_what_may_be_unfolded_stays_as_it_is() {
+        let zeros = vec![0; 20 << 20];
+        let mut builder = BatchBuilder::new(Compression::None);
+        builder.push(1, None, Some(&zeros), &[]);
+        let [old] = check(&builder.finish().expect("a batch"), &Limits::default())
+            .expect("sound")
+            .try_into()
+            .expect("one batch");
+        for to in Compression::ALL {
+            let new = refolded(&old, to.into()).expect("folded or left");
+            assert!(check(&new, &Limits::default()).is_ok(), "{to:?}");
+        }
+        assert_eq!(refolded(&old, Compression::Zstd.into()), Ok(old.bytes));
+    }
+
+    #[test]
     fn more_effort_makes_less_of_text() {
         let words = ["order", "customer", "shipped", "amount", "carrier", "null"];
         let mut state = 1_u64;
         let mut text = String::new();
         while text.len() < 300_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             text += words[(state >> 33) as usize % words.len()];
             text += &(state >> 52).to_string();
         }

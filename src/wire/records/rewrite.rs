@@ -87,6 +87,7 @@ impl Iterator for RawRecords {
 
 /// Writes a batch again with only these of its records, folded so; `delete_horizon` becomes what
 /// its timestamps are relative to (KIP-534), if given. Without any record the header alone is left.
+/// What nobody would be allowed to unfold again, so little is it, is not folded.
 pub fn rewrite(
     batch: &Bytes,
     kept: &[RawRecord],
@@ -96,10 +97,10 @@ pub fn rewrite(
     let header = BatchHeader::parse(batch).ok_or(RecordsError::NotABatch)?;
     let old_base = header.base_timestamp();
     let new_base = delete_horizon.unwrap_or(old_base);
-    let folding = if kept.is_empty() {
-        Compression::None.into()
+    let mut compression = if kept.is_empty() {
+        Compression::None
     } else {
-        folding
+        folding.compression
     };
     let mut records = BytesMut::with_capacity(kept.iter().map(RawRecord::bytes_max).sum());
     for record in kept {
@@ -107,10 +108,19 @@ pub fn rewrite(
     }
     let mut out = Vec::with_capacity(HEADER_BYTES + records.len());
     out.extend_from_slice(&batch[..HEADER_BYTES]);
-    let mut out = folding::fold(folding, &records, out).map_err(|_| RecordsError::Corrupt)?;
+    if compression != Compression::None {
+        out = folding::fold(folding, &records, out).map_err(|_| RecordsError::Corrupt)?;
+        if !Unfolding::default().allows(out.len() - HEADER_BYTES, records.len()) {
+            out.truncate(HEADER_BYTES);
+            compression = Compression::None;
+        }
+    }
+    if compression == Compression::None {
+        out.extend_from_slice(&records);
+    }
     let length =
         i32::try_from(out.len() - batch::LENGTH_END).map_err(|_| RecordsError::TooLarge)?;
-    let mut attributes = header.attributes() & !batch::CODEC_BITS | folding.compression.attributes();
+    let mut attributes = header.attributes() & !batch::CODEC_BITS | compression.attributes();
     if delete_horizon.is_some() {
         attributes |= batch::DELETE_HORIZON;
     }
@@ -137,7 +147,8 @@ pub fn rewrite(
 }
 
 impl RawRecord {
-    fn bytes_max(&self) -> usize {
+    /// Bytes that it takes in a batch at most, unfolded.
+    pub fn bytes_max(&self) -> usize {
         self.body.len() + 2 * VARINT_BYTES_MAX + super::VARLONG_BYTES_MAX
     }
 
@@ -222,6 +233,18 @@ mod tests {
         assert_eq!((header.producer_id(), header.producer_epoch()), (7, 1));
         assert_eq!(header.compression(), Some(Compression::None));
         assert!(read(&new).is_empty());
+    }
+
+    #[test]
+    fn what_would_be_folded_beyond_what_may_be_unfolded_is_not() {
+        let zeros = vec![0; 20 << 20];
+        let mut builder = BatchBuilder::new(Compression::None);
+        builder.push(1, Some(b"key"), Some(&zeros), &[]);
+        let old = builder.finish().expect("a batch");
+        let new = rewrite(&old, &raw(&old), Compression::Zstd.into(), None).expect("written");
+        assert_eq!(read(&new), read(&old));
+        let header = BatchHeader::parse(&new).expect("a header");
+        assert_eq!(header.compression(), Some(Compression::None));
     }
 
     #[test]
