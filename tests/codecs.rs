@@ -364,9 +364,9 @@ async fn a_level_acts_where_a_codec_is_written_anew() {
 }
 
 #[tokio::test]
-async fn many_batches_of_one_request_are_folded_within_the_memory_for_it() {
+async fn requests_whose_batches_want_more_memory_than_there_is_take_turns_and_all_are_kept() {
     let data = DataDir::new("codecs-memory");
-    // An eighth is for folded batches: each request alone wants more than there is.
+    // An eighth is for folded batches: there is room for one at a time.
     let settings = [
         ("CORELOG_NETWORK__REQUEST_MEMORY_BYTES", "8388608"),
         ("CORELOG_NETWORK__SOCKET_REQUEST_MAX_BYTES", "4194304"),
