@@ -19,6 +19,7 @@ criterion_group!(
     benches,
     decode::requests,
     batch::check,
+    batch::refolding,
     encode::responses,
     append::leader,
     append::memory,

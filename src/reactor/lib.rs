@@ -9,6 +9,7 @@
 //! | [`local`] | a value or a signal between tasks of one executor |
 //! | [`buffer`] | aligned memory, and memory that grows while others read it |
 //! | [`blocking`] | waiting for the disk on plain threads |
+//! | [`compute`] | what takes a core for long, on plain threads |
 //! | [`file`](mod@file) | direct files, page-cache files, names and directories |
 //! | [`socket`] | listening, receiving, sending from memory and from files |
 //! | [`probe`](mod@probe) | what this machine offers, and remedies |
@@ -31,6 +32,7 @@ mod tasks;
 
 pub mod blocking;
 pub mod buffer;
+pub mod compute;
 pub mod file;
 pub mod local;
 pub mod mailbox;

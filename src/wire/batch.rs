@@ -40,6 +40,8 @@ pub const BASE_SEQUENCE_AT: usize = 53;
 /// The only magic written and read.
 pub const MAGIC: i8 = 2;
 
+/// The bits of the attributes that name the codec.
+pub const CODEC_BITS: i16 = 0b111;
 /// Attribute: timestamps are the broker's, in the largest timestamp.
 pub const LOG_APPEND_TIME: i16 = 1 << 3;
 /// Attribute: part of a transaction.
@@ -221,6 +223,8 @@ pub struct CheckedBatch {
     pub attributes: i16,
     /// The codec.
     pub compression: Compression,
+    /// Bytes of the records, unfolded.
+    pub unfolded_bytes: usize,
     /// Whether the batch belongs to a transaction.
     pub is_transactional: bool,
     /// Index of the first record without a key, which a compacted topic refuses.
@@ -391,6 +395,7 @@ fn check_one(
         base_sequence: header.base_sequence(),
         attributes: header.attributes(),
         compression,
+        unfolded_bytes: walk.bytes,
         is_transactional: header.is_transactional(),
         keyless: walk.keyless,
     })

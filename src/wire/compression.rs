@@ -1,7 +1,7 @@
-//! The five codecs of record batches, read as bounded streams and written in Kafka's framings. Knows
-//! nothing of records.
+//! The five codecs of record batches, read as bounded streams; `folding` writes them. Knows nothing of
+//! records.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -42,6 +42,7 @@ impl Compression {
     }
 }
 
+/// The bits of a batch's attributes that name its codec.
 const ATTRIBUTE_MASK: u16 = 0b111;
 
 /// How far a batch may unfold. A compressed batch may produce `output_bytes_max` at most, and not
@@ -67,6 +68,11 @@ impl Default for Unfolding {
 }
 
 impl Unfolding {
+    /// Whether so many bytes may come of so many compressed ones.
+    pub fn allows(&self, compressed_len: usize, unfolded_len: usize) -> bool {
+        unfolded_len <= self.cap(compressed_len)
+    }
+
     fn cap(&self, compressed_len: usize) -> usize {
         let by_ratio = compressed_len.saturating_mul(self.ratio_max);
         by_ratio
@@ -169,11 +175,9 @@ impl Source {
 }
 
 /// What the Java library writes before its blocks: magic, version 1, compatible with version 1.
-const JAVA_SNAPPY_HEADER: [u8; 16] = *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01";
+pub(crate) const JAVA_SNAPPY_HEADER: [u8; 16] = *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01";
 /// The part of the header that names the framing; versions follow it.
 const JAVA_SNAPPY_MAGIC: &[u8] = b"\x82SNAPPY\0";
-/// Block size of the Java library.
-const JAVA_SNAPPY_BLOCK: usize = 32 << 10;
 /// No Snappy element makes more than 64 bytes of two; a larger claim is a lie.
 const SNAPPY_RATIO_MAX: usize = 64;
 
@@ -246,48 +250,5 @@ impl Snappy {
             .map_err(|_| Unfold::Corrupt)?;
         self.block.truncate(got);
         Ok(())
-    }
-}
-
-/// Compresses the records of a batch as the Java client does, behind what `out` holds.
-pub(crate) fn compress(
-    compression: Compression,
-    records: &[u8],
-    mut out: Vec<u8>,
-) -> io::Result<Vec<u8>> {
-    match compression {
-        Compression::None => {
-            out.extend_from_slice(records);
-            Ok(out)
-        }
-        Compression::Gzip => {
-            let level = flate2::Compression::default();
-            let mut encoder = flate2::write::GzEncoder::new(out, level);
-            encoder.write_all(records)?;
-            encoder.finish()
-        }
-        Compression::Snappy => {
-            out.extend_from_slice(&JAVA_SNAPPY_HEADER);
-            let mut encoder = snap::raw::Encoder::new();
-            for block in records.chunks(JAVA_SNAPPY_BLOCK) {
-                let block = encoder.compress_vec(block).map_err(io::Error::other)?;
-                let length = u32::try_from(block.len()).map_err(io::Error::other)?;
-                out.extend_from_slice(&length.to_be_bytes());
-                out.extend_from_slice(&block);
-            }
-            Ok(out)
-        }
-        Compression::Lz4 => {
-            let frame = lz4_flex::frame::FrameInfo::new()
-                .block_size(lz4_flex::frame::BlockSize::Max64KB)
-                .block_mode(lz4_flex::frame::BlockMode::Independent);
-            let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(frame, out);
-            encoder.write_all(records)?;
-            encoder.finish().map_err(io::Error::other)
-        }
-        Compression::Zstd => {
-            zstd::stream::copy_encode(records, &mut out, zstd::DEFAULT_COMPRESSION_LEVEL)?;
-            Ok(out)
-        }
     }
 }

@@ -5,6 +5,7 @@ pub mod batch;
 pub mod compression;
 pub mod error;
 pub mod fetch;
+pub mod folding;
 pub mod fuzz;
 pub mod group_records;
 pub mod header;

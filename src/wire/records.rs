@@ -1,6 +1,7 @@
 //! The records inside one batch: read one by one, or built into a batch. Knows nothing of offsets
 //! in a log beyond the batch's own base offset.
 
+pub mod refold;
 pub mod rewrite;
 
 use std::fmt;
@@ -8,7 +9,8 @@ use std::fmt;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::batch::{self, BatchHeader, HEADER_BYTES};
-use crate::compression::{self, Compression, Content, Unfold, Unfolding};
+use crate::compression::{Compression, Content, Unfold, Unfolding};
+use crate::folding;
 
 /// What a record says that has no timestamp.
 pub const NO_TIMESTAMP: i64 = -1;
@@ -317,6 +319,8 @@ impl<'a> Cursor<'a> {
 pub(crate) struct Walk {
     base_timestamp: i64,
     pub(crate) count: u32,
+    /// Of the records, unfolded, with their lengths.
+    pub(crate) bytes: usize,
     /// Of those that have one; `i64::MAX` until there is one.
     pub(crate) min_timestamp: i64,
     pub(crate) max_timestamp: i64,
@@ -331,6 +335,7 @@ impl Walk {
         Self {
             base_timestamp,
             count: 0,
+            bytes: 0,
             min_timestamp: i64::MAX,
             max_timestamp: i64::MIN,
             max_timestamp_at: 0,
@@ -381,6 +386,7 @@ impl Walk {
             self.record(&rest[at..end])?;
             used += end;
         }
+        self.bytes += used;
         Ok(used)
     }
 
@@ -547,7 +553,7 @@ impl BatchBuilder {
         let records = &self.out[HEADER_BYTES..];
         let mut out = Vec::with_capacity(HEADER_BYTES + records.len() / 2);
         out.resize(HEADER_BYTES, 0);
-        let mut out = compression::compress(self.compression, records, out)
+        let mut out = folding::fold(self.compression.into(), records, out)
             .map_err(|_| RecordsError::Corrupt)?;
         self.write_header(&mut out)?;
         Ok(out.into())

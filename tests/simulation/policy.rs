@@ -51,7 +51,7 @@ impl Policy {
             lag_ms_min: [0, 0, 200][world.below(3) as usize],
             lag_ms_max: [i64::MAX, 1_000][world.below(2) as usize],
             delete_retention_ms: time_ms(world),
-            compression: [None, None, Some(Compression::Lz4)][world.below(3) as usize],
+            folding: [None, None, Some(Compression::Lz4.into())][world.below(3) as usize],
         };
         let config = LogConfig {
             segment_bytes: segment_bytes(world),

@@ -1,5 +1,7 @@
-//! Produce (API 0): checks each batch, hands it to its partition's owner in arrival order, and answers
-//! when the leaders do. Knows nothing of offsets or producers: leaders decide those.
+//! Produce (API 0): checks each batch, brings it into its topic's codec, hands it to its partition's owner in
+//! arrival order, and answers when the leaders do. Knows nothing of offsets or producers: leaders decide those.
+
+mod folding;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,27 +11,29 @@ use logic::ids::PartitionId;
 use logic::log::header::BatchHeader;
 use logic::partition::leader::{Acks, Batch, Outcome, Refused as LeaderRefused};
 use logic::partition::producers::{BatchSummary, Refusal};
-use wire::batch::{self, CheckedBatch};
+use reactor::compute;
+use wire::batch::{self, BatchError, CheckedBatch};
 use wire::compression::Unfolding;
 use wire::messages::ProduceRequestData;
 use wire::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponseData, TopicProduceResponse,
 };
-use wire::records::{NO_TIMESTAMP, Records};
+use wire::records::{NO_TIMESTAMP, Records, RecordsError};
 use wire::response::Response;
 use wire::{ErrorCode, KafkaString};
 
 use super::{Context, Handled, Started, topics};
 use crate::shard::calls::Call;
 use crate::shard::mail::{Answer, Ask, ProduceItem, Refused, ShardId};
+use folding::{Incoming, fold_all};
 
 /// From this version on batches may be compressed with Zstandard (KIP-110).
 const FIRST_VERSION_WITH_ZSTD: i16 = 7;
 
 /// Bytes of records that are checked in one turn, about.
 const TURN_BYTES: usize = 256 << 10;
-/// The bits of a batch's attributes that name its codec.
-const CODEC_MASK: i16 = 0b111;
+/// What unfolds to more is checked on another thread.
+const AT_ONCE_UNFOLDED_BYTES_MAX: usize = 4 << 20;
 
 /// The records of a refused batch that are named at most.
 const RECORD_ERRORS_MAX: usize = 1_000;
@@ -41,7 +45,16 @@ type Place = (usize, usize, Bytes);
 /// Batches for one shard and where each one's answer goes.
 type ForShard = (Vec<ProduceItem>, Vec<Place>);
 
-/// Checks and enqueues; the reply is in the future.
+/// A batch that passed the check, on its way to its partition's owner.
+struct Admitted {
+    /// Topic and partition by their order in the request.
+    place: (usize, usize),
+    owner: ShardId,
+    partition: PartitionId,
+    incoming: Incoming,
+}
+
+/// Checks, brings into the topics' codecs and enqueues; the reply is in the future.
 pub async fn start(context: Context, request: ProduceRequestData) -> Started {
     let acks = match request.acks {
         0 => Acks::None,
@@ -64,8 +77,44 @@ pub async fn start(context: Context, request: ProduceRequestData) -> Started {
         zstd,
         ..batch::Limits::default()
     };
+    // Nothing is enqueued before all are ready, and the next request is not taken in before: so the order stays.
+    let (responses, mut admitted) = check_all(&context, request, limits).await;
+    let incoming = admitted.iter_mut().map(|it| &mut it.incoming);
+    let folded = fold_all(&context.shard, incoming, limits.unfolding).await;
     let mut by_shard: BTreeMap<ShardId, ForShard> = BTreeMap::new();
+    for it in admitted {
+        let (at, within) = it.place;
+        let (items, places) = by_shard.entry(it.owner).or_default();
+        places.push((at, within, it.incoming.batch.bytes.clone()));
+        items.push(ProduceItem {
+            partition: it.partition,
+            batch: summary(&it.incoming),
+            bytes: it.incoming.batch.bytes,
+        });
+    }
+    let calls: Vec<(Call, Vec<Place>)> = by_shard
+        .into_iter()
+        .map(|(owner, (items, places))| {
+            (context.shard.ask(owner, Ask::Produce(acks, items)), places)
+        })
+        .collect();
+    Started::Pending(Box::pin(async move {
+        let handled = finish(context, acks, responses, calls).await;
+        // The batches are in the log, or nowhere.
+        drop(folded);
+        handled
+    }))
+}
+
+/// Checks each batch. Those that pass are to be sent on; the others are refused in the responses.
+async fn check_all(
+    context: &Context,
+    request: ProduceRequestData,
+    limits: batch::Limits,
+) -> (Vec<TopicProduceResponse>, Vec<Admitted>) {
+    let metadata = &context.shard.metadata;
     let mut responses = Vec::with_capacity(request.topic_data.len());
+    let mut all = Vec::new();
     for (at, topic) in request.topic_data.into_iter().enumerate() {
         let id = topics::resolve(&context.shard, &topic.name, &topic.topic_id)
             .and_then(|id| topics::refuse_internal(&context.shard, id));
@@ -73,25 +122,31 @@ pub async fn start(context: Context, request: ProduceRequestData) -> Started {
         for (within, partition) in topic.partition_data.into_iter().enumerate() {
             let mut response = unanswered(partition.index);
             let heavy = partition.records.as_ref().is_some_and(is_heavy);
-            let admitted = id.map_err(Unfit::from).and_then(|topic| {
+            let owned = id.and_then(|topic| {
                 let id = PartitionId {
                     topic,
                     index: partition.index,
                 };
                 let unknown = ErrorCode::UnknownTopicOrPartition;
-                let owner = context.shard.metadata.owner(id).ok_or(unknown)?;
-                Ok((owner, item(id, partition.records, limits)?))
+                Ok((id, metadata.owner(id).ok_or(unknown)?))
             });
+            let admitted =
+                match owned {
+                    Ok((partition_id, owner)) => checked(context, partition.records, limits)
+                        .await
+                        .map(|batch| Admitted {
+                            place: (at, within),
+                            owner,
+                            partition: partition_id,
+                            incoming: Incoming::new(batch, metadata.codec(partition_id.topic)),
+                        }),
+                    Err(error) => Err(Unfit::from(error)),
+                };
             if heavy {
-                // Nothing is enqueued before all are checked, so the order stays.
                 reactor::yield_now().await;
             }
             match admitted {
-                Ok((owner, item)) => {
-                    let (items, places) = by_shard.entry(owner).or_default();
-                    places.push((at, within, item.bytes.clone()));
-                    items.push(item);
-                }
+                Ok(admitted) => all.push(admitted),
                 Err(unfit) => unfit.tell(&mut response),
             }
             partitions.push(response);
@@ -103,19 +158,13 @@ pub async fn start(context: Context, request: ProduceRequestData) -> Started {
                 .with_partition_responses(partitions),
         );
     }
-    let calls: Vec<(Call, Vec<Place>)> = by_shard
-        .into_iter()
-        .map(|(owner, (items, places))| {
-            (context.shard.ask(owner, Ask::Produce(acks, items)), places)
-        })
-        .collect();
-    Started::Pending(Box::pin(finish(context, acks, responses, calls)))
+    (responses, all)
 }
 
 /// Whether checking a batch takes so long that others should have their turn after it: it is large, or is
 /// unfolded for it.
 fn is_heavy(records: &Bytes) -> bool {
-    let folded = |header: BatchHeader| header.attributes & CODEC_MASK != 0;
+    let folded = |header: BatchHeader| header.attributes & batch::CODEC_BITS != 0;
     records.len() > TURN_BYTES || BatchHeader::read(records).is_ok_and(folded)
 }
 
@@ -190,18 +239,32 @@ impl Unfit {
 }
 
 /// Checks the one batch that a partition's records may hold.
-fn item(
-    partition: PartitionId,
+async fn checked(
+    context: &Context,
     records: Option<Bytes>,
     limits: batch::Limits,
-) -> Result<ProduceItem, Unfit> {
+) -> Result<CheckedBatch, Unfit> {
     let invalid = |message: &str| Unfit {
         error: ErrorCode::InvalidRecord,
         records: Vec::new(),
         message: Some(message.to_owned()),
     };
     let records = records.ok_or_else(|| invalid("the partition carries no records"))?;
-    let batches = batch::check(&records, &limits).map_err(|error| Unfit {
+    let mut at_once = limits;
+    at_once.unfolding.output_bytes_max = AT_ONCE_UNFOLDED_BYTES_MAX;
+    let batches = match batch::check(&records, &at_once) {
+        Err(BatchError::Record {
+            error: RecordsError::TooLarge,
+            ..
+        }) => {
+            compute::elsewhere(&context.shard.reactor, move || {
+                batch::check(&records, &limits)
+            })
+            .await
+        }
+        batches => batches,
+    };
+    let batches = batches.map_err(|error| Unfit {
         error: error.code(),
         records: error.record_index().into_iter().collect(),
         message: Some(error.to_string()),
@@ -211,16 +274,13 @@ fn item(
     if checked.is_transactional {
         return Err(ErrorCode::InvalidTxnState.into());
     }
-    Ok(ProduceItem {
-        partition,
-        batch: summary(&checked),
-        bytes: checked.bytes,
-    })
+    Ok(checked)
 }
 
-fn summary(checked: &CheckedBatch) -> Batch {
+fn summary(incoming: &Incoming) -> Batch {
+    let checked = &incoming.batch;
     Batch {
-        bytes: u32::try_from(checked.bytes.len()).unwrap_or(u32::MAX),
+        bytes: incoming.judged_bytes,
         summary: BatchSummary {
             producer_id: checked.producer_id,
             epoch: checked.producer_epoch,
@@ -286,7 +346,7 @@ fn refusal(refused: LeaderRefused, sent: &Bytes) -> Unfit {
         LeaderRefused::TooLarge => (
             ErrorCode::MessageTooLarge,
             Vec::new(),
-            "the batch is larger than max.message.bytes",
+            "the batch is larger than max.message.bytes, as sent or in the topic's compression.type",
         ),
         LeaderRefused::Keyless(record) => (
             ErrorCode::InvalidRecord,

@@ -78,14 +78,25 @@ impl Reserved {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-}
 
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.budget.used.set(self.budget.used.get() - self.bytes);
+    /// Gives back all but so many.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let freed = self.bytes.saturating_sub(bytes);
+        self.bytes -= freed;
+        self.free(freed);
+    }
+
+    fn free(&self, bytes: usize) {
+        self.budget.used.set(self.budget.used.get() - bytes);
         // All of them: a small request may fit where a large one does not.
         for waker in self.budget.waiting.take() {
             waker.wake();
         }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.free(self.bytes);
     }
 }

@@ -108,7 +108,7 @@ pub struct Applied {
 pub struct ProduceItem {
     /// Where.
     pub partition: PartitionId,
-    /// The batch as sent, checked.
+    /// The batch, checked, in the codec that the topic has.
     pub bytes: Bytes,
     /// What the leader needs to know of it.
     pub batch: Batch,

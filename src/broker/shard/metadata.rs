@@ -12,7 +12,7 @@ use logic::cluster::{Image, Record, Topic};
 use logic::ids::{LeaderEpoch, PartitionId, TopicId};
 use logic::partition::leader::Leader;
 use logic::partition::producers::Producers;
-use wire::compression::Compression;
+use wire::folding::Folding;
 
 use super::Shard;
 use super::controller::partition_id;
@@ -49,6 +49,17 @@ pub struct Metadata {
     pub identity: Arc<Identity>,
     image: RefCell<Image>,
     placement: RefCell<HashMap<PartitionId, ShardId>>,
+    /// Of the topics that have a codec of their own: asked for each batch, so worked out beforehand.
+    codecs: RefCell<HashMap<TopicId, Codec>>,
+}
+
+/// In what batches are kept by a topic that does not leave it to its producers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codec {
+    /// `compression.type` with its level.
+    pub folding: Folding,
+    /// `max.message.bytes`: what is larger is refused, so it need not be made.
+    pub message_bytes_max: usize,
 }
 
 impl Metadata {
@@ -58,11 +69,45 @@ impl Metadata {
         image: Image,
         placement: HashMap<PartitionId, ShardId>,
     ) -> Self {
-        Self {
+        let metadata = Self {
             identity,
             image: RefCell::new(image),
             placement: RefCell::new(placement),
-        }
+            codecs: RefCell::default(),
+        };
+        metadata.note_codecs(None);
+        metadata
+    }
+
+    /// In what a topic keeps its batches; none where that is its producers' choice.
+    pub fn codec(&self, topic: TopicId) -> Option<Codec> {
+        self.codecs.borrow().get(&topic).copied()
+    }
+
+    /// Works out again in what one topic keeps its batches, or each.
+    fn note_codecs(&self, only: Option<TopicId>) {
+        let image = self.image();
+        let mut codecs = self.codecs.borrow_mut();
+        let topics: Vec<&Topic> = match only {
+            Some(id) => {
+                codecs.remove(&id);
+                image.topic(id).into_iter().collect()
+            }
+            None => {
+                codecs.clear();
+                image.topics().collect()
+            }
+        };
+        let Identity { statics, node, .. } = &*self.identity;
+        codecs.extend(topics.into_iter().filter_map(|topic| {
+            let resolved = Resolved::new(&image, statics, *node, Some(topic));
+            let bytes_max = resolved.number("max.message.bytes");
+            let codec = Codec {
+                folding: resolved.folding()?,
+                message_bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            };
+            Some((topic.id, codec))
+        }));
     }
 
     /// The image now. Not to be held across an await.
@@ -137,6 +182,7 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
     for record in &applied.records {
         match record {
             Record::TopicDeleted { id } => {
+                shard.metadata.note_codecs(Some(*id));
                 if let Some(topic) = before.topic(*id) {
                     forget(shard, topic).await;
                     gone.push(topic.clone());
@@ -144,9 +190,8 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
             }
             Record::TopicConfigSet { id, .. } => reconfigure(shard, Some(*id)),
             Record::BrokerConfigSet { .. } => reconfigure(shard, None),
-            Record::TopicCreated { .. }
-            | Record::PartitionsAdded { .. }
-            | Record::ProducerIdsAllocated { .. } => {}
+            Record::TopicCreated { id, .. } => shard.metadata.note_codecs(Some(*id)),
+            Record::PartitionsAdded { .. } | Record::ProducerIdsAllocated { .. } => {}
         }
     }
     groups::follow(shard, applied, &gone);
@@ -262,14 +307,7 @@ fn cleaning_rules(resolved: &Resolved<'_>) -> CleaningRules {
         lag_ms_min: resolved.number("min.compaction.lag.ms"),
         lag_ms_max: resolved.number("max.compaction.lag.ms"),
         delete_retention_ms: resolved.number("delete.retention.ms"),
-        compression: match &*resolved.get("compression.type") {
-            "uncompressed" => Some(Compression::None),
-            "gzip" => Some(Compression::Gzip),
-            "snappy" => Some(Compression::Snappy),
-            "lz4" => Some(Compression::Lz4),
-            "zstd" => Some(Compression::Zstd),
-            _ => None,
-        },
+        folding: resolved.folding(),
     }
 }
 
@@ -294,6 +332,7 @@ async fn forget(shard: &Rc<Shard>, topic: &Topic) {
 
 /// Gives partitions their topic's rules again: of one topic, or of all.
 fn reconfigure(shard: &Shard, only: Option<TopicId>) {
+    shard.metadata.note_codecs(only);
     let image = shard.metadata.image();
     let identity = &shard.metadata.identity;
     for (id, partition) in shard.hosted.all() {

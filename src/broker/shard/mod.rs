@@ -85,6 +85,9 @@ pub struct Shard {
     /// The part of that memory that is kept for small requests, so that no announced large one keeps
     /// them waiting.
     pub budget_small: Rc<Budget>,
+    /// The part of that memory that is kept for batches in another codec than they came in, beside the requests
+    /// that they came in. Its own, so that no request waits here for one that waits for memory too.
+    pub budget_folded: Rc<Budget>,
     /// Records in replies that are not sent yet. When it is used up, fetches read a batch at a time.
     pub budget_replies: Rc<Budget>,
     /// Topics, configs and who owns what.
@@ -126,6 +129,8 @@ pub struct Parts {
 
 /// One part in so many of the memory for requests is kept for small ones.
 const SMALL_SHARE: usize = 8;
+/// And one in so many for batches in another codec.
+const FOLDED_SHARE: usize = 8;
 
 struct Outbox {
     sender: Sender<Mail>,
@@ -144,12 +149,14 @@ impl Shard {
             sender,
             held: RefCell::default(),
         };
-        let small = parts.limits.request_memory_bytes / SMALL_SHARE;
+        let memory = parts.limits.request_memory_bytes;
+        let (small, folded) = (memory / SMALL_SHARE, memory / FOLDED_SHARE);
         Rc::new(Self {
             id: parts.id,
             reactor: parts.reactor,
-            budget: Budget::new(parts.limits.request_memory_bytes - small),
+            budget: Budget::new(memory - small - folded),
             budget_small: Budget::new(small),
+            budget_folded: Budget::new(folded),
             budget_replies: Budget::new(parts.limits.reply_memory_bytes),
             groups: Groups::new(&parts.limits.groups),
             limits: parts.limits,

@@ -20,6 +20,8 @@ pub use describe::{
 };
 pub use table::{Config, NO_EFFECT, TABLE};
 pub use value::{Kind, VALUE_BYTES_MAX};
+use wire::compression::Compression;
+use wire::folding::Folding;
 
 use super::image::{Image, Topic};
 use crate::partition::leader::{Durability, Rules};
@@ -128,6 +130,28 @@ impl<'a> Resolved<'a> {
         self.get("cleanup.policy")
             .split(',')
             .any(|it| it.trim() == word)
+    }
+
+    /// The codec in which batches are written and its level; none for the one in which a producer sends them.
+    pub fn folding(&self) -> Option<Folding> {
+        let level = |name| i32::try_from(self.number(name)).unwrap_or(0);
+        match &*self.get("compression.type") {
+            "uncompressed" => Some(Compression::None.into()),
+            "gzip" => {
+                let level = level("compression.gzip.level");
+                Some(Folding::at_level(Compression::Gzip, level))
+            }
+            "snappy" => Some(Compression::Snappy.into()),
+            "lz4" => {
+                let level = level("compression.lz4.level");
+                Some(Folding::at_level(Compression::Lz4, level))
+            }
+            "zstd" => {
+                let level = level("compression.zstd.level");
+                Some(Folding::at_level(Compression::Zstd, level))
+            }
+            _ => None,
+        }
     }
 
     /// What the leader of one of the topic's partitions applies.
@@ -331,6 +355,37 @@ mod tests {
             value,
         });
         assert_eq!(get(&image, &statics), 8);
+    }
+
+    #[test]
+    fn a_codec_has_its_own_level_and_producer_none() {
+        let image = Image::default();
+        let with = |configs: &[(&str, &str)]| {
+            let own = |(name, value): &(&str, &str)| ((*name).into(), (*value).into());
+            let statics: Configs = configs.iter().map(own).collect();
+            Resolved::new(&image, &statics, 1, None).folding()
+        };
+        let levels = [
+            ("compression.gzip.level", "3"),
+            ("compression.lz4.level", "4"),
+            ("compression.zstd.level", "-5"),
+        ];
+        for (word, compression, default, set) in [
+            ("uncompressed", Compression::None, 0, 0),
+            ("gzip", Compression::Gzip, -1, 3),
+            ("snappy", Compression::Snappy, 0, 0),
+            ("lz4", Compression::Lz4, 9, 4),
+            ("zstd", Compression::Zstd, 3, -5),
+        ] {
+            let word = ("compression.type", word);
+            let at = |level| Some(Folding::at_level(compression, level));
+            assert_eq!(with(&[word]), at(default), "{word:?}");
+            assert_eq!(with(&[word]), Some(compression.into()), "{word:?}");
+            let [gzip, lz4, zstd] = levels;
+            assert_eq!(with(&[word, gzip, lz4, zstd]), at(set), "{word:?}");
+        }
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("compression.type", "producer"), levels[0]]), None);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub enum Durability {
 /// The topic's rules that a leader applies.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// `max.message.bytes`: the largest batch as sent, in bytes.
+    /// `max.message.bytes`: the largest batch, as sent and in the topic's codec, in bytes.
     pub message_bytes_max: u32,
     /// `cleanup.policy` holds `compact`: a record without a key is refused.
     pub compacted: bool,
@@ -63,7 +63,7 @@ pub struct Rules {
 /// One checked batch of a produce request.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// Its length as sent, in bytes.
+    /// Its length in bytes: as sent or in the topic's codec, whichever is larger.
     pub bytes: u32,
     /// The producer's view of it.
     pub summary: BatchSummary,

@@ -5,14 +5,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Body, Cursor, Fields, RecordsError, VARINT_BYTES_MAX, put_varint, put_varlong};
 use crate::batch::{self, BatchHeader, HEADER_BYTES};
-use crate::compression::{self, Compression, Content, Unfolding};
+use crate::compression::{Compression, Content, Unfolding};
+use crate::folding::{self, Folding};
 
 /// Position of the record count (4 bytes).
 const RECORD_COUNT_AT: usize = 57;
 /// Position of what record timestamps are relative to (8 bytes).
 const BASE_TIMESTAMP_AT: usize = 27;
-/// The bits of the attributes that name the codec.
-const CODEC_BITS: i16 = 0b111;
 
 /// One record, as much of it as a cleaner looks at.
 #[derive(Debug, Clone)]
@@ -86,21 +85,22 @@ impl Iterator for RawRecords {
     }
 }
 
-/// Writes a batch again with only these of its records, compressed so; `delete_horizon` becomes what
+/// Writes a batch again with only these of its records, folded so; `delete_horizon` becomes what
 /// its timestamps are relative to (KIP-534), if given. Without any record the header alone is left.
+/// What nobody would be allowed to unfold again, so little is it, is not folded.
 pub fn rewrite(
     batch: &Bytes,
     kept: &[RawRecord],
-    compression: Compression,
+    folding: Folding,
     delete_horizon: Option<i64>,
 ) -> Result<Bytes, RecordsError> {
     let header = BatchHeader::parse(batch).ok_or(RecordsError::NotABatch)?;
     let old_base = header.base_timestamp();
     let new_base = delete_horizon.unwrap_or(old_base);
-    let compression = if kept.is_empty() {
+    let mut compression = if kept.is_empty() {
         Compression::None
     } else {
-        compression
+        folding.compression
     };
     let mut records = BytesMut::with_capacity(kept.iter().map(RawRecord::bytes_max).sum());
     for record in kept {
@@ -108,11 +108,19 @@ pub fn rewrite(
     }
     let mut out = Vec::with_capacity(HEADER_BYTES + records.len());
     out.extend_from_slice(&batch[..HEADER_BYTES]);
-    let mut out =
-        compression::compress(compression, &records, out).map_err(|_| RecordsError::Corrupt)?;
+    if compression != Compression::None {
+        out = folding::fold(folding, &records, out).map_err(|_| RecordsError::Corrupt)?;
+        if !Unfolding::default().allows(out.len() - HEADER_BYTES, records.len()) {
+            out.truncate(HEADER_BYTES);
+            compression = Compression::None;
+        }
+    }
+    if compression == Compression::None {
+        out.extend_from_slice(&records);
+    }
     let length =
         i32::try_from(out.len() - batch::LENGTH_END).map_err(|_| RecordsError::TooLarge)?;
-    let mut attributes = header.attributes() & !CODEC_BITS | compression.attributes();
+    let mut attributes = header.attributes() & !batch::CODEC_BITS | compression.attributes();
     if delete_horizon.is_some() {
         attributes |= batch::DELETE_HORIZON;
     }
@@ -139,7 +147,8 @@ pub fn rewrite(
 }
 
 impl RawRecord {
-    fn bytes_max(&self) -> usize {
+    /// Bytes that it takes in a batch at most, unfolded.
+    pub fn bytes_max(&self) -> usize {
         self.body.len() + 2 * VARINT_BYTES_MAX + super::VARLONG_BYTES_MAX
     }
 
@@ -197,7 +206,7 @@ mod tests {
                         .into_iter()
                         .filter(|record| record.offset_delta % 2 == 1)
                         .collect();
-                    let new = rewrite(&old, &kept, to, horizon).expect("written");
+                    let new = rewrite(&old, &kept, to.into(), horizon).expect("written");
                     let mut expected = read(&old);
                     expected.retain(|record| record.offset_delta % 2 == 1);
                     assert_eq!(read(&new), expected, "{from:?} to {to:?}, {horizon:?}");
@@ -217,13 +226,25 @@ mod tests {
     #[test]
     fn a_batch_without_records_is_a_header_that_says_where_it_was() {
         let old = batch(Compression::Zstd);
-        let new = rewrite(&old, &[], Compression::Zstd, None).expect("written");
+        let new = rewrite(&old, &[], Compression::Zstd.into(), None).expect("written");
         assert_eq!(new.len(), HEADER_BYTES);
         let header = BatchHeader::parse(&new).expect("a header");
         assert_eq!((header.record_count(), header.last_offset()), (0, 505));
         assert_eq!((header.producer_id(), header.producer_epoch()), (7, 1));
         assert_eq!(header.compression(), Some(Compression::None));
         assert!(read(&new).is_empty());
+    }
+
+    #[test]
+    fn what_would_be_folded_beyond_what_may_be_unfolded_is_not() {
+        let zeros = vec![0; 20 << 20];
+        let mut builder = BatchBuilder::new(Compression::None);
+        builder.push(1, Some(b"key"), Some(&zeros), &[]);
+        let old = builder.finish().expect("a batch");
+        let new = rewrite(&old, &raw(&old), Compression::Zstd.into(), None).expect("written");
+        assert_eq!(read(&new), read(&old));
+        let header = BatchHeader::parse(&new).expect("a header");
+        assert_eq!(header.compression(), Some(Compression::None));
     }
 
     #[test]

@@ -43,9 +43,10 @@ class Programs:
     base_ms: int
 
     @classmethod
-    def fetch(cls, classes: Path) -> "Programs":
+    def fetch(cls, classes: Path, *more_sources: Path) -> "Programs":
         kafka = jars.fetch(ROOT / "loadgen" / "versus" / "pom.xml", ROOT / "target" / "versus" / "jars", KAFKA_VERSION)
-        sources = [str(file) for file in sorted((HERE / "java").glob("*.java"))]
+        directories = (HERE / "java", *more_sources)
+        sources = [str(file) for directory in directories for file in sorted(directory.glob("*.java"))]
         path = f"{kafka.directory}/*"
         # Of [path], which warns of manifests that name jars which are not there; of [try], of a thread that is interrupted.
         command = ["javac", "-Xlint:all,-path,-try", "-Werror", "-cp", path, "-d", str(classes), *sources]

@@ -7,7 +7,7 @@
 //! | [`disk`] | what is on the disk, what only in its cache, what a power cut leaves |
 //! | [`names`] | directories, and which of their entries survive |
 //! | [`bug`] | what can be put in to see that it is found |
-//! | [`file`](mod@file), [`blocking`], [`timer`] | the doors |
+//! | [`file`](mod@file), [`blocking`], [`compute`], [`timer`] | the doors |
 //!
 //! The faults, and why a broker must survive each of them:
 //!
@@ -31,6 +31,7 @@ pub mod local;
 
 pub mod blocking;
 pub mod bug;
+pub mod compute;
 pub mod disk;
 pub mod file;
 pub mod names;

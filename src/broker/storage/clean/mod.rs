@@ -11,13 +11,16 @@ mod tests;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 
+use bytes::Bytes;
 use logic::ids::Offset;
-use logic::log::cleaning::filter::{self, Cleaned, Pass};
+use logic::log::cleaning::filter::{self, Cleaned, Pass, Rewrite};
 use logic::log::cleaning::key_map::KeyMap;
 use logic::log::cleaning::swap::steps;
 use logic::log::cleaning::{self, Cleanable, Verdict};
 use logic::log::header::BatchHeader;
 use logic::log::segment::Segment;
+use reactor::compute;
+use wire::records::RecordsError;
 
 pub use budget::Budget;
 
@@ -28,6 +31,9 @@ use output::Output;
 
 /// What is read at once.
 const READ_BYTES: u32 = 1 << 20;
+/// What takes longer, about, is not done on the shard's own core: by a codec's higher levels a batch takes up to
+/// a second.
+const AT_ONCE_NANOS_MAX: u64 = 10_000_000;
 
 /// What a cleaning may use.
 pub struct Cleaner {
@@ -145,7 +151,7 @@ impl Log {
             } else {
                 rules.delete_retention_ms
             },
-            compression: rules.compression,
+            folding: rules.folding,
             last_of_producer,
         };
         let mut report = CleanReport {
@@ -274,8 +280,11 @@ impl Log {
                 let cleaned = pass.clean(&bytes);
                 match cleaned.map_err(|error| self.damaged_batch(*base, &header, error))? {
                     Cleaned::Kept => output.push(bytes, &cleaner.budget).await?,
-                    Cleaned::Rewritten(batch) => {
+                    Cleaned::Rewrite(rewrite) => {
                         same = false;
+                        let batch = self.write_again(rewrite).await;
+                        let batch =
+                            batch.map_err(|error| self.damaged_batch(*base, &header, error))?;
                         output.push(batch, &cleaner.budget).await?;
                     }
                     Cleaned::Dropped => same = false,
@@ -288,6 +297,14 @@ impl Log {
             return Ok(None);
         }
         output.finish().await.map(Some)
+    }
+
+    /// Writes what is left of a batch, elsewhere if that takes long.
+    async fn write_again(&self, rewrite: Rewrite) -> Result<Bytes, RecordsError> {
+        if rewrite.nanos() <= AT_ONCE_NANOS_MAX {
+            return rewrite.write();
+        }
+        compute::elsewhere(&self.shared.reactor, move || rewrite.write()).await
     }
 
     /// The next batch to clean, within the budget.

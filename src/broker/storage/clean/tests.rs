@@ -157,7 +157,7 @@ async fn copied(log: &Log, segments: usize) -> (Vec<Offset>, Segment) {
         end,
         now_ms: 2_000,
         delete_retention_ms: 0,
-        compression: None,
+        folding: None,
         last_of_producer: &BTreeMap::new(),
     };
     let mut replaced = log.bases_within(Offset(0), end);

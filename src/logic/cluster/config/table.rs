@@ -87,34 +87,36 @@ pub const TABLE: &[Config] = &[
         "What happens to old data: delete, by retention.ms and retention.bytes; compact, by which the newest \
          record of each key stays and records without a key are refused.",
     ),
-    kept(
+    acts(
         "compression.gzip.level",
-        Some("compression.gzip.level"),
+        "compression.gzip.level",
         "-1",
         Kind::GzipLevel,
-        "The level at which the broker compresses with gzip.",
+        "How hard gzip tries where compression.type has the broker write it: 1 (fast) to 9; -1 means 6.",
     ),
-    kept(
+    acts(
         "compression.lz4.level",
-        Some("compression.lz4.level"),
+        "compression.lz4.level",
         "9",
         Kind::Int(1, 17),
-        "The level at which the broker compresses with lz4.",
+        "How hard lz4 tries where compression.type has the broker write it: 9, the default, is its fast \
+         compressor; 1 to 8 and 10 to 17 are its thorough one, which has no more to try above 12.",
     ),
     acts(
         "compression.type",
         "compression.type",
         "producer",
         Kind::Text(CODECS),
-        "The codec in which compaction writes batches; with producer, the one they came in. What was \
-         not compacted stays as it was sent.",
+        "The codec in which batches are kept: a batch that comes in another one is unfolded and compressed \
+         anew, with that codec's level. With producer batches stay as they are sent.",
     ),
-    kept(
+    acts(
         "compression.zstd.level",
-        Some("compression.zstd.level"),
+        "compression.zstd.level",
         "3",
         Kind::Int(-131_072, 22),
-        "The level at which the broker compresses with zstd.",
+        "How hard zstd tries where compression.type has the broker write it: up to 22; below 0 it is \
+         faster than at 1.",
     ),
     acts(
         "delete.retention.ms",
@@ -204,7 +206,7 @@ pub const TABLE: &[Config] = &[
         "message.max.bytes",
         "1048588",
         Kind::Int(0, i32::MAX),
-        "The largest record batch that is accepted, as sent, in bytes.",
+        "The largest record batch that is accepted, in bytes: as sent, and in the codec of compression.type.",
     ),
     acts(
         "message.timestamp.after.max.ms",

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use wire::batch::{BatchHeader, DELETE_HORIZON};
 use wire::compression::{Compression, Unfolding};
+use wire::folding::Folding;
 use wire::records::RecordsError;
 use wire::records::rewrite::{RawRecord, RawRecords, rewrite};
 
@@ -14,14 +15,42 @@ use super::key_map::KeyMap;
 use crate::ids::Offset;
 
 /// What becomes of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Cleaned {
     /// It stays as it is.
     Kept,
     /// It is written again so.
-    Rewritten(Bytes),
+    Rewrite(Rewrite),
     /// Nothing of it stays.
     Dropped,
+}
+
+/// What is left of a batch, before it is written: that can take long.
+#[derive(Clone, Debug)]
+pub struct Rewrite {
+    batch: Bytes,
+    kept: Vec<RawRecord>,
+    folding: Folding,
+    delete_horizon: Option<i64>,
+}
+
+impl Rewrite {
+    /// How long writing takes, about, in nanoseconds.
+    pub fn nanos(&self) -> u64 {
+        let bytes = self.kept.iter().map(RawRecord::bytes_max).sum();
+        self.folding.nanos(bytes)
+    }
+
+    /// Writes it.
+    pub fn write(self) -> Result<Bytes, RecordsError> {
+        let Self {
+            batch,
+            kept,
+            folding,
+            delete_horizon,
+        } = self;
+        rewrite(&batch, &kept, folding, delete_horizon)
+    }
 }
 
 /// One pass over a log.
@@ -34,8 +63,8 @@ pub struct Pass<'a> {
     pub now_ms: i64,
     /// `delete.retention.ms`.
     pub delete_retention_ms: i64,
-    /// The codec to write in; none for the one that each batch has.
-    pub compression: Option<Compression>,
+    /// The codec to write in, and its level; none for the codec that each batch has.
+    pub folding: Option<Folding>,
     /// The last offset of each producer: that batch stays, empty if need be, since it is what a
     /// producer's state is rebuilt from.
     pub last_of_producer: &'a BTreeMap<i64, Offset>,
@@ -52,6 +81,14 @@ impl Pass<'_> {
             return Ok(Cleaned::Kept);
         }
         let horizon = horizon_of(&header);
+        let rewrite = |kept, folding, delete_horizon| {
+            Cleaned::Rewrite(Rewrite {
+                batch: batch.clone(),
+                kept,
+                folding,
+                delete_horizon,
+            })
+        };
         let mut kept = Vec::new();
         let mut tombstones = false;
         for record in RawRecords::open(batch, &Unfolding::default())? {
@@ -68,17 +105,17 @@ impl Pass<'_> {
             } else if whole {
                 Ok(Cleaned::Kept)
             } else {
-                rewrite(batch, &[], Compression::None, None).map(Cleaned::Rewritten)
+                Ok(rewrite(kept, Compression::None.into(), None))
             };
         }
         let codec = header.compression().ok_or(RecordsError::UnknownCodec)?;
-        let wanted = self.compression.unwrap_or(codec);
+        let wanted = self.folding.unwrap_or(codec.into());
         let new_horizon = (tombstones && horizon.is_none())
             .then(|| self.now_ms.saturating_add(self.delete_retention_ms));
-        if whole && new_horizon.is_none() && wanted == codec {
+        if whole && new_horizon.is_none() && wanted.compression == codec {
             return Ok(Cleaned::Kept);
         }
-        rewrite(batch, &kept, wanted, new_horizon).map(Cleaned::Rewritten)
+        Ok(rewrite(kept, wanted, new_horizon))
     }
 
     fn stays(&self, header: &BatchHeader, horizon: Option<i64>, record: &RawRecord) -> bool {

@@ -10,7 +10,7 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use wire::compression::Compression;
+use wire::folding::Folding;
 
 use super::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, relative};
 use super::segment::Segment;
@@ -30,8 +30,8 @@ pub struct Rules {
     pub lag_ms_max: i64,
     /// `delete.retention.ms`.
     pub delete_retention_ms: i64,
-    /// `compression.type`; none for `producer`.
-    pub compression: Option<Compression>,
+    /// `compression.type` and its level; none for `producer`.
+    pub folding: Option<Folding>,
 }
 
 impl Default for Rules {
@@ -42,7 +42,7 @@ impl Default for Rules {
             lag_ms_min: 0,
             lag_ms_max: i64::MAX,
             delete_retention_ms: 86_400_000,
-            compression: None,
+            folding: None,
         }
     }
 }

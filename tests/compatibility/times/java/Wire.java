@@ -5,6 +5,10 @@ import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Set;
+import org.apache.kafka.common.message.FetchRequestData;
+import org.apache.kafka.common.message.FetchRequestData.FetchPartition;
+import org.apache.kafka.common.message.FetchRequestData.FetchTopic;
+import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.message.ListOffsetsRequestData;
 import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsPartition;
 import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsTopic;
@@ -31,6 +35,8 @@ final class Wire implements AutoCloseable {
     static final short LIST_OFFSETS_NEWEST = 11;
     /** The newest version that names topics. */
     private static final short PRODUCE = 12;
+    private static final short FETCH = 12;
+    private static final int FETCH_BYTES = 8 << 20;
     private static final int WAIT_MS = 30_000;
     private static final Set<Errors> LEADERLESS = Set.of(Errors.NOT_LEADER_OR_FOLLOWER, Errors.UNKNOWN_TOPIC_OR_PARTITION);
 
@@ -67,6 +73,15 @@ final class Wire implements AutoCloseable {
             }
             Thread.sleep(20);
         }
+    }
+
+    /** What there is from an offset on, as the broker keeps it. */
+    MemoryRecords fetch(String topic, long offset) throws IOException {
+        FetchPartition partition = new FetchPartition().setPartition(0).setFetchOffset(offset).setPartitionMaxBytes(FETCH_BYTES);
+        FetchRequestData request = new FetchRequestData().setReplicaId(-1).setMaxBytes(FETCH_BYTES).setSessionEpoch(-1)
+                .setTopics(List.of(new FetchTopic().setTopic(topic).setPartitions(List.of(partition))));
+        FetchResponseData answer = new FetchResponseData(call(ApiKeys.FETCH, FETCH, request), FETCH);
+        return (MemoryRecords) answer.responses().get(0).partitions().get(0).records();
     }
 
     /** What a consumer asks: with no leader epoch. */
