@@ -220,6 +220,8 @@ pub struct GroupSettings {
     pub consumer_session_timeout_ms: i32,
     /// Milliseconds after which it is to be heard again.
     pub consumer_heartbeat_interval_ms: i32,
+    /// Milliseconds before which a group's partitions are not shared out again.
+    pub consumer_assignment_interval_ms: i32,
     /// Consumers of one group.
     pub consumer_max_size: usize,
     /// The assignors that consumers may ask for, the first of them for those that do not ask.
@@ -284,6 +286,10 @@ impl Settings {
             (
                 "group.consumer.heartbeat.interval.ms",
                 groups.consumer_heartbeat_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.assignment.interval.ms",
+                groups.consumer_assignment_interval_ms.to_string(),
             ),
             (
                 "group.consumer.max.size",

@@ -127,6 +127,11 @@ pub const RULES: &[(&str, &str, Rule)] = &[
         "consumer_heartbeat_interval_ms",
         Rule::Number(1, I32_MAX),
     ),
+    (
+        "groups",
+        "consumer_assignment_interval_ms",
+        Rule::Number(0, I32_MAX),
+    ),
     ("groups", "consumer_max_size", Rule::Number(1, I32_MAX)),
     ("groups", "consumer_assignors", Rule::Assignors),
     ("groups", "consumer_migration_policy", Rule::MigrationPolicy),
@@ -217,6 +222,11 @@ pub const ALIASES: &[(&str, &str, &str)] = &[
         "group.consumer.heartbeat.interval.ms",
         "groups",
         "consumer_heartbeat_interval_ms",
+    ),
+    (
+        "group.consumer.assignment.interval.ms",
+        "groups",
+        "consumer_assignment_interval_ms",
     ),
     ("group.consumer.max.size", "groups", "consumer_max_size"),
     ("group.consumer.assignors", "groups", "consumer_assignors"),

@@ -476,6 +476,7 @@ impl Coordinator {
             now,
             settings: &self.settings,
             topics: &self.topics,
+            times: self.settings.consumer.times,
             full: self.bytes >= self.settings.memory_bytes_max,
             appends: &mut self.appends,
             effects,

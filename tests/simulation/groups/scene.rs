@@ -1,6 +1,6 @@
 //! Where the stories take place: two groups, two topics, short times. Knows nothing of what happens.
 
-use simulated_groups::group::{Assignor, ConsumerSettings, MigrationPolicy, Now, Settings};
+use simulated_groups::group::{Assignor, ConsumerSettings, MigrationPolicy, Now, Settings, Times};
 use simulated_groups::ids::{Instant, Timestamp, TopicId};
 
 /// A group by the classic protocol.
@@ -37,8 +37,11 @@ pub fn settings() -> Settings {
         retention_check_interval_ms: SWEEP_MS,
         memory_bytes_max: 16 << 20,
         consumer: ConsumerSettings {
-            session_timeout_ms: SESSION_MS,
-            heartbeat_interval_ms: 1_000,
+            times: Times {
+                session_timeout_ms: SESSION_MS,
+                heartbeat_interval_ms: 1_000,
+                assignment_interval_ms: 300,
+            },
             size_max: 100,
             assignors: Assignor::ALL.into(),
             migration: MigrationPolicy::Bidirectional,

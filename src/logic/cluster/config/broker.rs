@@ -94,6 +94,12 @@ pub const SETTINGS: &[Setting] = &[
         "What a fetch returns at most, in bytes, whatever the client asks.",
     ),
     setting(
+        "group.consumer.assignment.interval.ms",
+        MS_INT,
+        Some("1000"),
+        "Partitions of a new-protocol group are not shared out again before so long.",
+    ),
+    setting(
         "group.consumer.heartbeat.interval.ms",
         COUNT,
         Some("5000"),
