@@ -222,6 +222,18 @@ pub struct GroupSettings {
     pub consumer_heartbeat_interval_ms: i32,
     /// Milliseconds before which a group's partitions are not shared out again.
     pub consumer_assignment_interval_ms: i32,
+    /// Milliseconds of the shortest session timeout that a group may have of its own.
+    pub consumer_min_session_timeout_ms: i32,
+    /// Milliseconds of the longest session timeout that a group may have of its own.
+    pub consumer_max_session_timeout_ms: i32,
+    /// Milliseconds of the shortest heartbeat interval that a group may have of its own.
+    pub consumer_min_heartbeat_interval_ms: i32,
+    /// Milliseconds of the longest heartbeat interval that a group may have of its own.
+    pub consumer_max_heartbeat_interval_ms: i32,
+    /// Milliseconds of the shortest assignment interval that a group may have of its own.
+    pub consumer_min_assignment_interval_ms: i32,
+    /// Milliseconds of the longest assignment interval that a group may have of its own.
+    pub consumer_max_assignment_interval_ms: i32,
     /// Consumers of one group.
     pub consumer_max_size: usize,
     /// The assignors that consumers may ask for, the first of them for those that do not ask.
@@ -290,6 +302,30 @@ impl Settings {
             (
                 "group.consumer.assignment.interval.ms",
                 groups.consumer_assignment_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.min.session.timeout.ms",
+                groups.consumer_min_session_timeout_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.session.timeout.ms",
+                groups.consumer_max_session_timeout_ms.to_string(),
+            ),
+            (
+                "group.consumer.min.heartbeat.interval.ms",
+                groups.consumer_min_heartbeat_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.heartbeat.interval.ms",
+                groups.consumer_max_heartbeat_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.min.assignment.interval.ms",
+                groups.consumer_min_assignment_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.assignment.interval.ms",
+                groups.consumer_max_assignment_interval_ms.to_string(),
             ),
             (
                 "group.consumer.max.size",

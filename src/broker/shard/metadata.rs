@@ -146,6 +146,7 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
             Record::BrokerConfigSet { .. } => reconfigure(shard, None),
             Record::TopicCreated { .. }
             | Record::PartitionsAdded { .. }
+            | Record::GroupConfigSet { .. }
             | Record::ProducerIdsAllocated { .. } => {}
         }
     }

@@ -46,6 +46,8 @@ pub struct Image {
     brokers: BTreeMap<i32, BTreeMap<String, String>>,
     /// Configs set for all brokers.
     broker_defaults: BTreeMap<String, String>,
+    /// Configs set on groups, which need not be there; none is empty.
+    groups: BTreeMap<String, BTreeMap<String, String>>,
     next_producer_id: i64,
     partitions: usize,
 }
@@ -111,6 +113,13 @@ impl Image {
                     self.brokers.remove(broker);
                 }
             }
+            Record::GroupConfigSet { group, key, value } => {
+                let configs = self.groups.entry(group.clone()).or_default();
+                set(configs, key, value.as_ref());
+                if configs.is_empty() {
+                    self.groups.remove(group);
+                }
+            }
             Record::ProducerIdsAllocated { next } => {
                 self.next_producer_id = self.next_producer_id.max(*next);
             }
@@ -162,6 +171,16 @@ impl Image {
     /// The configs set for all brokers.
     pub fn broker_defaults(&self) -> &BTreeMap<String, String> {
         &self.broker_defaults
+    }
+
+    /// The configs set on a group.
+    pub fn group_configs(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        self.groups.get(group)
+    }
+
+    /// The groups that have configs of their own, by name.
+    pub fn configured_groups(&self) -> impl ExactSizeIterator<Item = &String> {
+        self.groups.keys()
     }
 
     /// The first producer id that is not handed out.
@@ -226,6 +245,14 @@ impl Image {
                     .iter()
                     .map(|entry| broker_config(Some(*broker), entry)),
             );
+        }
+        for (group, configs) in &self.groups {
+            let own = configs.iter().map(|(key, value)| Record::GroupConfigSet {
+                group: group.clone(),
+                key: key.clone(),
+                value: Some(value.clone()),
+            });
+            records.extend(own);
         }
         records.push(Record::ProducerIdsAllocated {
             next: self.next_producer_id,
@@ -368,6 +395,11 @@ mod tests {
             Record::ProducerIdsAllocated { next: 2000 },
             Record::BrokerConfigSet {
                 broker: None,
+                key: "k".into(),
+                value: Some("v".into()),
+            },
+            Record::GroupConfigSet {
+                group: "g".into(),
                 key: "k".into(),
                 value: Some("v".into()),
             },

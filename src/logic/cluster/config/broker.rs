@@ -106,6 +106,42 @@ pub const SETTINGS: &[Setting] = &[
         "How often members of new-protocol groups report.",
     ),
     setting(
+        "group.consumer.max.assignment.interval.ms",
+        MS_INT,
+        Some("15000"),
+        "The longest assignment interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        COUNT,
+        Some("15000"),
+        "The longest heartbeat interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.max.session.timeout.ms",
+        COUNT,
+        Some("60000"),
+        "The longest session timeout that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.min.assignment.interval.ms",
+        MS_INT,
+        Some("0"),
+        "The shortest assignment interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        COUNT,
+        Some("5000"),
+        "The shortest heartbeat interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.min.session.timeout.ms",
+        COUNT,
+        Some("45000"),
+        "The shortest session timeout that a new-protocol group may have of its own.",
+    ),
+    setting(
         "group.consumer.session.timeout.ms",
         COUNT,
         Some("45000"),

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::super::super::{AppendError, Times};
+use super::super::super::{AppendError, Event, Times};
 use super::super::harness::*;
 use super::client::{Client, count};
 use super::{client, described, settle};
@@ -150,6 +150,43 @@ fn a_group_in_peace_beats_at_the_regular_pace() {
         let reply = client.beat(&mut bench).expect("lives");
         assert_eq!(reply.heartbeat_interval_ms, HEARTBEAT_MS);
     }
+}
+
+#[test]
+fn a_groups_own_durations_hold_for_it_alone_from_its_members_next_heartbeats_on() {
+    let mut bench = bench();
+    let own = Times {
+        session_timeout_ms: 2 * SESSION_MS,
+        heartbeat_interval_ms: 300,
+        assignment_interval_ms: 0,
+    };
+    let (mut a, mut b) = (client("a"), client("b"));
+    a.beat(&mut bench).expect("joins");
+    bench.step(Event::GroupConfigured("another".into(), Some(own)));
+    bench.pass(INTERVAL_MS);
+    assert_eq!(
+        a.beat(&mut bench).expect("lives").heartbeat_interval_ms,
+        HEARTBEAT_MS
+    );
+    bench.step(Event::GroupConfigured(GROUP.into(), Some(own)));
+    assert_eq!(
+        a.beat(&mut bench).expect("lives").heartbeat_interval_ms,
+        300
+    );
+    b.beat(&mut bench).expect("joins");
+    client("c").beat(&mut bench).expect("joins");
+    assert_eq!(
+        described(&mut bench),
+        ("Reconciling", 3),
+        "shared out without delay"
+    );
+    bench.pass(2 * SESSION_MS - 1);
+    a.beat(&mut bench).expect("its session is longer");
+    bench.step(Event::GroupConfigured(GROUP.into(), None));
+    a.beat(&mut bench).expect("lives");
+    bench.pass(SESSION_MS);
+    a.beat(&mut bench)
+        .expect_err("its session is as long as any");
 }
 
 #[test]
