@@ -214,9 +214,17 @@ fn what_was_put_off_is_shared_out_by_the_next_coordinator_and_after_a_failed_app
     bench.fail_one(AppendError::Unavailable);
     assert_eq!(described(&mut bench).0, "Assigning");
     bench.prompt = true;
-    bench.reload();
+    let mut other = Bench::with(settings());
+    (other.log, other.topics) = (bench.log.clone(), bench.topics.clone());
+    other.reload();
+    b.ask(&mut other).expect("lives");
+    assert_eq!(described(&mut other).0, "Reconciling");
     b.beat(&mut bench).expect("lives");
-    assert_eq!(described(&mut bench).0, "Reconciling");
+    assert_eq!(
+        described(&mut bench).0,
+        "Reconciling",
+        "without another interval"
+    );
     settle(&mut bench, &mut [&mut a, &mut b]);
     assert_eq!([&a, &b].map(|it| count(&it.owned)), [3; 2]);
 }
