@@ -11,6 +11,8 @@ pub const GROUPS: [&str; 2] = [CLASSIC, CONSUMERS];
 
 /// The topic that all members read. It only grows.
 pub const READ: &str = "t";
+/// What some members subscribe to instead of its name.
+pub const READ_PATTERN: &str = "[r-t]";
 /// A topic for which something is committed though nobody reads it. It comes and goes.
 pub const UNREAD: &str = "u";
 pub const UNREAD_PARTITIONS: i32 = 2;
