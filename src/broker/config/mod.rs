@@ -292,6 +292,37 @@ impl Settings {
             ),
             ("group.max.size", groups.max_size.to_string()),
             (
+                "offsets.topic.num.partitions",
+                offsets.topic_num_partitions.to_string(),
+            ),
+            (
+                "offsets.topic.segment.bytes",
+                offsets.topic_segment_bytes.to_string(),
+            ),
+            ("offsets.topic.replication.factor", "1".to_owned()),
+            (
+                "offsets.retention.minutes",
+                offsets.retention_minutes.to_string(),
+            ),
+            (
+                "offsets.retention.check.interval.ms",
+                offsets.retention_check_interval_ms.to_string(),
+            ),
+            (
+                "offset.metadata.max.bytes",
+                offsets.metadata_max_bytes.to_string(),
+            ),
+        ];
+        own.into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .chain(self.consumer_statics())
+    }
+
+    /// The same about groups by the new consumer protocol.
+    fn consumer_statics(&self) -> impl Iterator<Item = (String, String)> {
+        let groups = &self.groups;
+        let own = [
+            (
                 "group.consumer.session.timeout.ms",
                 groups.consumer_session_timeout_ms.to_string(),
             ),
@@ -338,27 +369,6 @@ impl Settings {
             (
                 "group.consumer.migration.policy",
                 groups.consumer_migration_policy.clone(),
-            ),
-            (
-                "offsets.topic.num.partitions",
-                offsets.topic_num_partitions.to_string(),
-            ),
-            (
-                "offsets.topic.segment.bytes",
-                offsets.topic_segment_bytes.to_string(),
-            ),
-            ("offsets.topic.replication.factor", "1".to_owned()),
-            (
-                "offsets.retention.minutes",
-                offsets.retention_minutes.to_string(),
-            ),
-            (
-                "offsets.retention.check.interval.ms",
-                offsets.retention_check_interval_ms.to_string(),
-            ),
-            (
-                "offset.metadata.max.bytes",
-                offsets.metadata_max_bytes.to_string(),
             ),
         ];
         own.into_iter()

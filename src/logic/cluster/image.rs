@@ -114,17 +114,21 @@ impl Image {
                 }
             }
             Record::GroupConfigSet { group, key, value } => {
-                let configs = self.groups.entry(group.clone()).or_default();
-                set(configs, key, value.as_ref());
-                if configs.is_empty() {
-                    self.groups.remove(group);
-                }
+                self.set_group_config(group, key, value.as_ref());
             }
             Record::ProducerIdsAllocated { next } => {
                 self.next_producer_id = self.next_producer_id.max(*next);
             }
         }
         assert_eq!(self.topics.len(), self.names.len(), "a topic has one name");
+    }
+
+    fn set_group_config(&mut self, group: &str, key: &str, value: Option<&String>) {
+        let configs = self.groups.entry(group.into()).or_default();
+        set(configs, key, value);
+        if configs.is_empty() {
+            self.groups.remove(group);
+        }
     }
 
     /// The topic of this name.
