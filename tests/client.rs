@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use client::admin::{Admin, ConfigResource, NewTopic, OffsetSpec};
+use client::admin::{Admin, ConfigResource, ConfigSource, NewTopic, OffsetSpec};
 use client::producer::{Producer, ProducerRecord};
 use client::properties::Acks;
 use client::{AdminConfig, Error, ProducerConfig};
@@ -314,6 +314,46 @@ async fn what_can_never_be_written_fails_with_kafkas_name_for_it() {
         .await
         .expect_err("too large for a request");
     assert!(matches!(error, Error::RecordTooLarge { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_groups_configs_are_set_shown_kept_over_a_restart_and_deleted() {
+    let mut broker = Broker::start();
+    let admin = broker.admin();
+    let resource = ConfigResource::Group("nobody-yet".into());
+    let interval = || "consumer.heartbeat.interval.ms".to_owned();
+    let shown = async |admin: &Admin| {
+        let configs = admin.describe_config(&resource).await.expect("described");
+        let found = configs.into_iter().find(|it| it.name == interval());
+        let found = found.expect("there");
+        (found.value.unwrap_or_default(), found.source)
+    };
+    let default = ("5000".to_owned(), ConfigSource::Default);
+    assert_eq!(shown(&admin).await, default);
+    let refused = vec![(interval(), Some("4999".to_owned()))];
+    let error = admin.alter_config(&resource, refused, false).await;
+    let error = error.expect_err("below the bound");
+    assert!(
+        error.to_string().contains("in the range 5000 to 15000"),
+        "{error}"
+    );
+    let set = vec![(interval(), Some("7000".to_owned()))];
+    admin
+        .alter_config(&resource, set, false)
+        .await
+        .expect("set");
+    let own = ("7000".to_owned(), ConfigSource::Group);
+    eventually(async || shown(&admin).await == own).await;
+    if broker.restart() {
+        assert_eq!(shown(&broker.admin()).await, own);
+    }
+    let admin = broker.admin();
+    let deleted = vec![(interval(), None)];
+    admin
+        .alter_config(&resource, deleted, false)
+        .await
+        .expect("deleted");
+    eventually(async || shown(&admin).await == default).await;
 }
 
 #[tokio::test]

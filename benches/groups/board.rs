@@ -165,16 +165,21 @@ impl Board {
     }
 }
 
-/// Whether all members are in one generation and each partition has exactly one of them.
+/// Whether all members are in one generation, each partition has exactly one of them, and nobody has two more
+/// than another: who has come to have all, or nothing, waits for a share still.
 fn is_shared_out(views: &[Option<View>], partitions: usize) -> bool {
     let Some(Some(first)) = views.first() else {
         return false;
     };
     let mut owned = vec![false; partitions];
+    let each = partitions / views.len();
     for view in views {
         let Some(view) = view else {
             return false;
         };
+        if !(each..=each + 1).contains(&view.partitions.len()) {
+            return false;
+        }
         if view.generation != first.generation {
             return false;
         }
@@ -211,6 +216,9 @@ mod tests {
         assert!(!board.has(SECOND, 2, &[]), "of another generation");
         assert!(!board.has(FIRST, 2, &[0, 1]), "nobody has the last one");
         assert!(!board.has(SECOND, 2, &[1, 2]), "both have one");
+        board.has(FIRST, 2, &[0, 1, 2]);
+        assert!(!board.has(SECOND, 2, &[]), "one has all");
+        board.has(FIRST, 2, &[0, 1]);
         assert!(!board.has(SECOND, 2, &[2, 3]), "there is no such partition");
         assert!(board.has(SECOND, 2, &[2]));
         assert!(!board.has(SECOND, 2, &[2]), "it was stable before");

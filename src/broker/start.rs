@@ -84,8 +84,14 @@ fn group_limits(settings: &Settings) -> GroupLimits {
             retention_check_interval_ms: offsets.retention_check_interval_ms,
             memory_bytes_max: groups.memory_bytes,
             consumer: group::ConsumerSettings {
-                session_timeout_ms: groups.consumer_session_timeout_ms.unsigned_abs().into(),
-                heartbeat_interval_ms: groups.consumer_heartbeat_interval_ms,
+                times: group::Times {
+                    session_timeout_ms: groups.consumer_session_timeout_ms.unsigned_abs().into(),
+                    heartbeat_interval_ms: groups.consumer_heartbeat_interval_ms,
+                    assignment_interval_ms: groups
+                        .consumer_assignment_interval_ms
+                        .unsigned_abs()
+                        .into(),
+                },
                 size_max: groups.consumer_max_size,
                 // Both were checked with the settings.
                 assignors: rules::assignors(&groups.consumer_assignors).unwrap_or_default(),

@@ -55,4 +55,9 @@ impl Instant {
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms.saturating_mul(1_000_000)))
     }
+
+    /// Whole milliseconds from an earlier moment to this one; none from a later one.
+    pub const fn ms_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1_000_000
+    }
 }

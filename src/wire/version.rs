@@ -63,6 +63,7 @@ macro_rules! for_each_api {
             DescribeProducers, describe_producers_request::DescribeProducersRequestData, describe_producers_response::DescribeProducersResponseData, 0, 0;
             ConsumerGroupHeartbeat, consumer_group_heartbeat_request::ConsumerGroupHeartbeatRequestData, consumer_group_heartbeat_response::ConsumerGroupHeartbeatResponseData, 0, 1;
             ConsumerGroupDescribe, consumer_group_describe_request::ConsumerGroupDescribeRequestData, consumer_group_describe_response::ConsumerGroupDescribeResponseData, 0, 1;
+            ListConfigResources, list_config_resources_request::ListConfigResourcesRequestData, list_config_resources_response::ListConfigResourcesResponseData, 0, 1;
             DescribeTopicPartitions, describe_topic_partitions_request::DescribeTopicPartitionsRequestData, describe_topic_partitions_response::DescribeTopicPartitionsResponseData, 0, 0;
         }
     };

@@ -16,6 +16,8 @@ use crate::shard::controller::{Change, Failed, Mode};
 pub const TOPIC: i8 = 2;
 /// A broker, among the resource types of the protocol.
 pub const BROKER: i8 = 4;
+/// A consumer group, among the resource types of the protocol.
+pub const GROUP: i8 = 32;
 
 const SET: i8 = 0;
 const DELETE: i8 = 1;
@@ -46,6 +48,7 @@ fn resource(kind: i8, name: &KafkaString) -> Result<Resource, Told> {
         BROKER => broker_of(name.as_str())
             .map(Resource::Broker)
             .map_err(invalid),
+        GROUP => Ok(Resource::Group(name.as_str().to_owned())),
         other => Err(invalid(format!(
             "configs of resource type {other} cannot be changed"
         ))),

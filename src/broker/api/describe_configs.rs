@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use logic::cluster::config::group::describe_group;
 use logic::cluster::config::{
     Described, describe_broker, describe_broker_defaults, describe_topic,
 };
@@ -15,7 +16,7 @@ use wire::messages::describe_configs_response::{
 use wire::response::Response;
 use wire::{ErrorCode, KafkaString};
 
-use super::alter_configs::{BROKER, TOPIC, broker_of};
+use super::alter_configs::{BROKER, GROUP, TOPIC, broker_of};
 use super::{Context, Handled};
 
 /// What the client wants to see beside values.
@@ -91,6 +92,11 @@ fn describe(
                 None => Ok(describe_broker_defaults(&image)),
             }
         }
+        GROUP if name.is_empty() => {
+            let message = "Group name must not be empty".to_owned();
+            Err((ErrorCode::InvalidRequest, message))
+        }
+        GROUP => Ok(describe_group(&image, statics, name)),
         other => {
             let message = format!("configs of resource type {other} are not kept");
             Err((ErrorCode::InvalidRequest, message))

@@ -38,6 +38,8 @@ mod offset_fetch;
 
 mod delete_groups;
 mod describe_groups;
+
+mod list_config_resources;
 mod list_groups;
 
 mod groups;
@@ -259,6 +261,7 @@ async fn dispatch(context: Context, request: Request) -> Handled {
         Request::IncrementalAlterConfigs(request) => {
             alter_configs::incremental(&context, request).await
         }
+        Request::ListConfigResources(request) => list_config_resources::handle(&context, &request),
         Request::DescribeCluster(request) => describe_cluster::handle(&context, &request),
         Request::DescribeTopicPartitions(request) => {
             describe_topic_partitions::handle(&context, &request)

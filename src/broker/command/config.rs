@@ -1,4 +1,4 @@
-//! `corelog config describe|set|delete`: configs of topics and brokers, over the protocol. Knows
+//! `corelog config describe|set|delete`: configs of topics, brokers and groups, over the protocol. Knows
 //! nothing of the broker's own settings file, which `corelog config show` is about.
 
 use clap::Args;
@@ -19,6 +19,9 @@ struct Whose {
     /// A broker's, by its node id; `default` for what holds for all brokers.
     #[arg(long, value_name = "ID", value_parser = broker)]
     broker: Option<ConfigResource>,
+    /// A consumer group's, by its id; there need not be such a group yet.
+    #[arg(short, long, value_name = "GROUP")]
+    group: Option<String>,
 }
 
 fn broker(text: &str) -> Result<ConfigResource, String> {
@@ -31,15 +34,16 @@ fn broker(text: &str) -> Result<ConfigResource, String> {
 
 impl Whose {
     fn resource(&self) -> ConfigResource {
-        match (&self.topic, &self.broker) {
-            (Some(topic), _) => ConfigResource::Topic(topic.clone()),
-            (None, Some(broker)) => broker.clone(),
-            (None, None) => ConfigResource::Broker(None),
+        match (&self.topic, &self.broker, &self.group) {
+            (Some(topic), _, _) => ConfigResource::Topic(topic.clone()),
+            (None, Some(broker), _) => broker.clone(),
+            (None, None, Some(group)) => ConfigResource::Group(group.clone()),
+            (None, None, None) => ConfigResource::Broker(None),
         }
     }
 }
 
-/// Print configs of a topic or a broker: those that somebody set, or all.
+/// Print configs of a topic, a broker or a group: those that somebody set, or all.
 #[derive(Clone, Debug, Args)]
 pub struct Describe {
     #[command(flatten)]
@@ -57,7 +61,7 @@ pub struct Describe {
     output: Format,
 }
 
-/// Set configs of a topic or a broker, all or none.
+/// Set configs of a topic, a broker or a group, all or none.
 #[derive(Clone, Debug, Args)]
 pub struct Set {
     #[command(flatten)]
@@ -72,7 +76,7 @@ pub struct Set {
     dry_run: bool,
 }
 
-/// Set configs of a topic or a broker back to their defaults, all or none.
+/// Set configs of a topic, a broker or a group back to their defaults, all or none.
 #[derive(Clone, Debug, Args)]
 pub struct Delete {
     #[command(flatten)]
@@ -121,6 +125,7 @@ fn source_name(source: ConfigSource) -> &'static str {
         ConfigSource::DynamicDefaultBroker => "all brokers",
         ConfigSource::StaticBroker => "broker's file",
         ConfigSource::Default => "default",
+        ConfigSource::Group => "group",
         ConfigSource::Other(_) => "unknown",
     }
 }

@@ -99,11 +99,11 @@ pub enum ConfigCommand {
         #[command(flatten)]
         overrides: Overrides,
     },
-    /// Print configs of a topic or a broker: those that somebody set, or all.
+    /// Print configs of a topic, a broker or a group: those that somebody set, or all.
     Describe(config::Describe),
-    /// Set configs of a topic or a broker, all or none.
+    /// Set configs of a topic, a broker or a group, all or none.
     Set(config::Set),
-    /// Set configs of a topic or a broker back to their defaults, all or none.
+    /// Set configs of a topic, a broker or a group back to their defaults, all or none.
     Delete(config::Delete),
 }
 

@@ -220,6 +220,20 @@ pub struct GroupSettings {
     pub consumer_session_timeout_ms: i32,
     /// Milliseconds after which it is to be heard again.
     pub consumer_heartbeat_interval_ms: i32,
+    /// Milliseconds before which a group's partitions are not shared out again.
+    pub consumer_assignment_interval_ms: i32,
+    /// Milliseconds of the shortest session timeout that a group may have of its own.
+    pub consumer_min_session_timeout_ms: i32,
+    /// Milliseconds of the longest session timeout that a group may have of its own.
+    pub consumer_max_session_timeout_ms: i32,
+    /// Milliseconds of the shortest heartbeat interval that a group may have of its own.
+    pub consumer_min_heartbeat_interval_ms: i32,
+    /// Milliseconds of the longest heartbeat interval that a group may have of its own.
+    pub consumer_max_heartbeat_interval_ms: i32,
+    /// Milliseconds of the shortest assignment interval that a group may have of its own.
+    pub consumer_min_assignment_interval_ms: i32,
+    /// Milliseconds of the longest assignment interval that a group may have of its own.
+    pub consumer_max_assignment_interval_ms: i32,
     /// Consumers of one group.
     pub consumer_max_size: usize,
     /// The assignors that consumers may ask for, the first of them for those that do not ask.
@@ -278,26 +292,6 @@ impl Settings {
             ),
             ("group.max.size", groups.max_size.to_string()),
             (
-                "group.consumer.session.timeout.ms",
-                groups.consumer_session_timeout_ms.to_string(),
-            ),
-            (
-                "group.consumer.heartbeat.interval.ms",
-                groups.consumer_heartbeat_interval_ms.to_string(),
-            ),
-            (
-                "group.consumer.max.size",
-                groups.consumer_max_size.to_string(),
-            ),
-            (
-                "group.consumer.assignors",
-                groups.consumer_assignors.clone(),
-            ),
-            (
-                "group.consumer.migration.policy",
-                groups.consumer_migration_policy.clone(),
-            ),
-            (
                 "offsets.topic.num.partitions",
                 offsets.topic_num_partitions.to_string(),
             ),
@@ -317,6 +311,64 @@ impl Settings {
             (
                 "offset.metadata.max.bytes",
                 offsets.metadata_max_bytes.to_string(),
+            ),
+        ];
+        own.into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .chain(self.consumer_statics())
+    }
+
+    /// The same about groups by the new consumer protocol.
+    fn consumer_statics(&self) -> impl Iterator<Item = (String, String)> {
+        let groups = &self.groups;
+        let own = [
+            (
+                "group.consumer.session.timeout.ms",
+                groups.consumer_session_timeout_ms.to_string(),
+            ),
+            (
+                "group.consumer.heartbeat.interval.ms",
+                groups.consumer_heartbeat_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.assignment.interval.ms",
+                groups.consumer_assignment_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.min.session.timeout.ms",
+                groups.consumer_min_session_timeout_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.session.timeout.ms",
+                groups.consumer_max_session_timeout_ms.to_string(),
+            ),
+            (
+                "group.consumer.min.heartbeat.interval.ms",
+                groups.consumer_min_heartbeat_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.heartbeat.interval.ms",
+                groups.consumer_max_heartbeat_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.min.assignment.interval.ms",
+                groups.consumer_min_assignment_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.assignment.interval.ms",
+                groups.consumer_max_assignment_interval_ms.to_string(),
+            ),
+            (
+                "group.consumer.max.size",
+                groups.consumer_max_size.to_string(),
+            ),
+            (
+                "group.consumer.assignors",
+                groups.consumer_assignors.clone(),
+            ),
+            (
+                "group.consumer.migration.policy",
+                groups.consumer_migration_policy.clone(),
             ),
         ];
         own.into_iter()

@@ -127,6 +127,41 @@ pub const RULES: &[(&str, &str, Rule)] = &[
         "consumer_heartbeat_interval_ms",
         Rule::Number(1, I32_MAX),
     ),
+    (
+        "groups",
+        "consumer_assignment_interval_ms",
+        Rule::Number(0, I32_MAX),
+    ),
+    (
+        "groups",
+        "consumer_min_session_timeout_ms",
+        Rule::Number(1, I32_MAX),
+    ),
+    (
+        "groups",
+        "consumer_max_session_timeout_ms",
+        Rule::Number(1, I32_MAX),
+    ),
+    (
+        "groups",
+        "consumer_min_heartbeat_interval_ms",
+        Rule::Number(1, I32_MAX),
+    ),
+    (
+        "groups",
+        "consumer_max_heartbeat_interval_ms",
+        Rule::Number(1, I32_MAX),
+    ),
+    (
+        "groups",
+        "consumer_min_assignment_interval_ms",
+        Rule::Number(0, I32_MAX),
+    ),
+    (
+        "groups",
+        "consumer_max_assignment_interval_ms",
+        Rule::Number(0, I32_MAX),
+    ),
     ("groups", "consumer_max_size", Rule::Number(1, I32_MAX)),
     ("groups", "consumer_assignors", Rule::Assignors),
     ("groups", "consumer_migration_policy", Rule::MigrationPolicy),
@@ -217,6 +252,41 @@ pub const ALIASES: &[(&str, &str, &str)] = &[
         "group.consumer.heartbeat.interval.ms",
         "groups",
         "consumer_heartbeat_interval_ms",
+    ),
+    (
+        "group.consumer.assignment.interval.ms",
+        "groups",
+        "consumer_assignment_interval_ms",
+    ),
+    (
+        "group.consumer.min.session.timeout.ms",
+        "groups",
+        "consumer_min_session_timeout_ms",
+    ),
+    (
+        "group.consumer.max.session.timeout.ms",
+        "groups",
+        "consumer_max_session_timeout_ms",
+    ),
+    (
+        "group.consumer.min.heartbeat.interval.ms",
+        "groups",
+        "consumer_min_heartbeat_interval_ms",
+    ),
+    (
+        "group.consumer.max.heartbeat.interval.ms",
+        "groups",
+        "consumer_max_heartbeat_interval_ms",
+    ),
+    (
+        "group.consumer.min.assignment.interval.ms",
+        "groups",
+        "consumer_min_assignment_interval_ms",
+    ),
+    (
+        "group.consumer.max.assignment.interval.ms",
+        "groups",
+        "consumer_max_assignment_interval_ms",
     ),
     ("group.consumer.max.size", "groups", "consumer_max_size"),
     ("group.consumer.assignors", "groups", "consumer_assignors"),
@@ -344,6 +414,26 @@ pub fn check_together(
              every consumer would be put out"
         );
         faults.push(("groups", "consumer_session_timeout_ms", message));
+    }
+    for (least, most) in [
+        (
+            "consumer_min_session_timeout_ms",
+            "consumer_max_session_timeout_ms",
+        ),
+        (
+            "consumer_min_heartbeat_interval_ms",
+            "consumer_max_heartbeat_interval_ms",
+        ),
+        (
+            "consumer_min_assignment_interval_ms",
+            "consumer_max_assignment_interval_ms",
+        ),
+    ] {
+        let (floor, ceiling) = (number("groups", least), number("groups", most));
+        if floor > ceiling {
+            let message = format!("{ceiling} is less than groups.{least}, {floor}");
+            faults.push(("groups", most, message));
+        }
     }
     let request = number("network", "socket_request_max_bytes");
     let memory = number("network", "request_memory_bytes");

@@ -10,9 +10,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use logic::cluster::change::NewTopic;
+use logic::cluster::config::group::{self as config, GroupConfig};
 use logic::cluster::{Record, Topic};
 use logic::group::{
-    AppendError, BatchId, Coordinator, Effect, Event, Now, OFFSETS_TOPIC, Request, Settings, Token,
+    AppendError, BatchId, Coordinator, Effect, Event, Now, OFFSETS_TOPIC, Request, Settings, Times,
+    Token,
 };
 use logic::ids::{Instant, PartitionId, Timestamp, TopicId};
 use logic::log::retention::Clock;
@@ -110,6 +112,13 @@ pub fn start(shard: &Rc<Shard>) {
     for topic in topics {
         tell_of(shard, topic);
     }
+    let configured: Vec<String> = {
+        let image = shard.metadata.image();
+        image.configured_groups().cloned().collect()
+    };
+    for group in configured {
+        tell_of_group(shard, &group);
+    }
     for (id, _) in shard.hosted.all() {
         if Some(id.topic) == topic {
             load::begin(shard, id);
@@ -128,8 +137,12 @@ pub fn follow(shard: &Rc<Shard>, applied: &Applied, gone: &[Topic]) {
         }
     }
     for record in &applied.records {
-        if let Record::TopicCreated { id, .. } | Record::PartitionsAdded { id, .. } = record {
-            tell_of(shard, *id);
+        match record {
+            Record::TopicCreated { id, .. } | Record::PartitionsAdded { id, .. } => {
+                tell_of(shard, *id);
+            }
+            Record::GroupConfigSet { group, .. } => tell_of_group(shard, group),
+            _ => {}
         }
     }
     let created = applied.records.iter().find_map(|record| match record {
@@ -156,6 +169,21 @@ fn tell_of(shard: &Rc<Shard>, topic: TopicId) {
     if let Some((name, partitions)) = known {
         step(shard, Event::TopicChanged(name, topic, partitions));
     }
+}
+
+/// Tells the coordinator of a group's own configs.
+fn tell_of_group(shard: &Rc<Shard>, group: &str) {
+    let times = {
+        let (image, statics) = (shard.metadata.image(), &shard.metadata.identity.statics);
+        let ms = |config: &GroupConfig| config.value(&image, statics, group);
+        image.group_configs(group).map(|_| Times {
+            session_timeout_ms: ms(config::SESSION_TIMEOUT_MS).unsigned_abs(),
+            heartbeat_interval_ms: i32::try_from(ms(config::HEARTBEAT_INTERVAL_MS))
+                .unwrap_or(i32::MAX),
+            assignment_interval_ms: ms(config::ASSIGNMENT_INTERVAL_MS).unsigned_abs(),
+        })
+    };
+    step(shard, Event::GroupConfigured(group.to_owned(), times));
 }
 
 /// Answers whoever waits that there is no coordinator here any more.

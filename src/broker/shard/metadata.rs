@@ -191,7 +191,9 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
             Record::TopicConfigSet { id, .. } => reconfigure(shard, Some(*id)),
             Record::BrokerConfigSet { .. } => reconfigure(shard, None),
             Record::TopicCreated { id, .. } => shard.metadata.note_codecs(Some(*id)),
-            Record::PartitionsAdded { .. } | Record::ProducerIdsAllocated { .. } => {}
+            Record::PartitionsAdded { .. }
+            | Record::GroupConfigSet { .. }
+            | Record::ProducerIdsAllocated { .. } => {}
         }
     }
     groups::follow(shard, applied, &gone);

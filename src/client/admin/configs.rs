@@ -1,4 +1,4 @@
-//! Settings of topics and brokers: described and altered.
+//! Settings of topics, brokers and groups: described and altered.
 
 use wire::messages::describe_configs_request::{
     DescribeConfigsRequestData, DescribeConfigsResource,
@@ -20,6 +20,8 @@ pub enum ConfigResource {
     Topic(String),
     /// A broker, by node id; `None` for the default of all brokers.
     Broker(Option<i32>),
+    /// A consumer group, by its id.
+    Group(String),
 }
 
 impl ConfigResource {
@@ -32,12 +34,13 @@ impl ConfigResource {
         match self {
             Self::Topic(_) => 2,
             Self::Broker(_) => 4,
+            Self::Group(_) => 32,
         }
     }
 
     fn name(&self) -> String {
         match self {
-            Self::Topic(name) => name.clone(),
+            Self::Topic(name) | Self::Group(name) => name.clone(),
             Self::Broker(node) => node.map_or_else(String::new, |node| node.to_string()),
         }
     }
@@ -47,6 +50,7 @@ impl ConfigResource {
             Self::Topic(name) => format!("topic {name}"),
             Self::Broker(Some(node)) => format!("broker {node}"),
             Self::Broker(None) => "all brokers".to_owned(),
+            Self::Group(name) => format!("group {name}"),
         }
     }
 }
@@ -94,6 +98,8 @@ pub enum ConfigSource {
     StaticBroker,
     /// The default.
     Default,
+    /// Set for this group.
+    Group,
     /// Something newer than this client.
     Other(i8),
 }
@@ -106,6 +112,7 @@ impl ConfigSource {
             3 => Self::DynamicDefaultBroker,
             4 => Self::StaticBroker,
             5 => Self::Default,
+            8 => Self::Group,
             other => Self::Other(other),
         }
     }
@@ -125,7 +132,7 @@ pub enum ConfigOperation {
 }
 
 impl Admin {
-    /// All settings of a topic or broker.
+    /// All settings of a topic, broker or group.
     ///
     /// # Errors
     /// When it does not exist, or nobody answered.

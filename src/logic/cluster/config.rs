@@ -6,6 +6,8 @@ mod value;
 
 pub mod units;
 
+pub mod group;
+
 mod broker;
 mod describe;
 

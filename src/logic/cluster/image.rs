@@ -46,6 +46,8 @@ pub struct Image {
     brokers: BTreeMap<i32, BTreeMap<String, String>>,
     /// Configs set for all brokers.
     broker_defaults: BTreeMap<String, String>,
+    /// Configs set on groups, which need not be there; none is empty.
+    groups: BTreeMap<String, BTreeMap<String, String>>,
     next_producer_id: i64,
     partitions: usize,
 }
@@ -111,11 +113,22 @@ impl Image {
                     self.brokers.remove(broker);
                 }
             }
+            Record::GroupConfigSet { group, key, value } => {
+                self.set_group_config(group, key, value.as_ref());
+            }
             Record::ProducerIdsAllocated { next } => {
                 self.next_producer_id = self.next_producer_id.max(*next);
             }
         }
         assert_eq!(self.topics.len(), self.names.len(), "a topic has one name");
+    }
+
+    fn set_group_config(&mut self, group: &str, key: &str, value: Option<&String>) {
+        let configs = self.groups.entry(group.into()).or_default();
+        set(configs, key, value);
+        if configs.is_empty() {
+            self.groups.remove(group);
+        }
     }
 
     /// The topic of this name.
@@ -162,6 +175,16 @@ impl Image {
     /// The configs set for all brokers.
     pub fn broker_defaults(&self) -> &BTreeMap<String, String> {
         &self.broker_defaults
+    }
+
+    /// The configs set on a group.
+    pub fn group_configs(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        self.groups.get(group)
+    }
+
+    /// The groups that have configs of their own, by name.
+    pub fn configured_groups(&self) -> impl ExactSizeIterator<Item = &String> {
+        self.groups.keys()
     }
 
     /// The first producer id that is not handed out.
@@ -226,6 +249,14 @@ impl Image {
                     .iter()
                     .map(|entry| broker_config(Some(*broker), entry)),
             );
+        }
+        for (group, configs) in &self.groups {
+            let own = configs.iter().map(|(key, value)| Record::GroupConfigSet {
+                group: group.clone(),
+                key: key.clone(),
+                value: Some(value.clone()),
+            });
+            records.extend(own);
         }
         records.push(Record::ProducerIdsAllocated {
             next: self.next_producer_id,
@@ -368,6 +399,11 @@ mod tests {
             Record::ProducerIdsAllocated { next: 2000 },
             Record::BrokerConfigSet {
                 broker: None,
+                key: "k".into(),
+                value: Some("v".into()),
+            },
+            Record::GroupConfigSet {
+                group: "g".into(),
                 key: "k".into(),
                 value: Some("v".into()),
             },

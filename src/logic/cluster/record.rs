@@ -47,6 +47,15 @@ pub enum Record {
         /// The config's value.
         value: Option<String>,
     },
+    /// A group's config is set, or unset by `None`. There need not be such a group.
+    GroupConfigSet {
+        /// The group's id.
+        group: String,
+        /// The config's name.
+        key: String,
+        /// The config's value.
+        value: Option<String>,
+    },
     /// Producer ids below this one have been handed out in blocks.
     ProducerIdsAllocated {
         /// The first id not handed out.
@@ -64,6 +73,7 @@ const PARTITIONS_ADDED: u8 = 3;
 const TOPIC_CONFIG_SET: u8 = 4;
 const BROKER_CONFIG_SET: u8 = 5;
 const PRODUCER_IDS_ALLOCATED: u8 = 6;
+const GROUP_CONFIG_SET: u8 = 7;
 
 impl Record {
     /// Appends the record's bytes: a kind, then its fields, integers big endian, strings and lists
@@ -100,6 +110,12 @@ impl Record {
                 out.push(BROKER_CONFIG_SET);
                 out.push(u8::from(broker.is_some()));
                 out.extend_from_slice(&broker.unwrap_or_default().to_be_bytes());
+                put_string(out, key);
+                put_option(out, value.as_deref());
+            }
+            Self::GroupConfigSet { group, key, value } => {
+                out.push(GROUP_CONFIG_SET);
+                put_string(out, group);
                 put_string(out, key);
                 put_option(out, value.as_deref());
             }
@@ -143,6 +159,11 @@ impl Record {
                     value: take_option(bytes)?,
                 })
             }
+            GROUP_CONFIG_SET => Ok(Self::GroupConfigSet {
+                group: take_string(bytes)?,
+                key: take_string(bytes)?,
+                value: take_option(bytes)?,
+            }),
             PRODUCER_IDS_ALLOCATED => Ok(Self::ProducerIdsAllocated {
                 next: i64::from_be_bytes(take(bytes)?),
             }),
@@ -269,6 +290,11 @@ mod tests {
                 broker: None,
                 key: "k".into(),
                 value: None,
+            },
+            Record::GroupConfigSet {
+                group: "g".into(),
+                key: "k".into(),
+                value: Some("1".into()),
             },
             Record::ProducerIdsAllocated { next: 1000 },
             Record::TopicDeleted { id },

@@ -12,10 +12,10 @@ use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
 use super::Settings;
-use super::consumer::heartbeat;
 #[cfg(test)]
 use super::consumer::state::State;
 use super::consumer::topics::{Topic, Topics};
+use super::consumer::{Times, heartbeat};
 use super::dispatch::without_group;
 use super::request::{ListedGroup, Reply, Request, Token};
 use super::state::Group;
@@ -59,6 +59,8 @@ pub enum Event {
     TopicChanged(String, TopicId, i32),
     /// A topic was deleted.
     TopicDeleted(String),
+    /// A group, which need not be there, has durations of its own, or has them no more.
+    GroupConfigured(String, Option<Times>),
 }
 
 /// Why the log has not taken an append.
@@ -98,6 +100,8 @@ pub enum Effect {
 pub struct Coordinator {
     settings: Settings,
     topics: Topics,
+    /// The durations of groups that have their own.
+    times: BTreeMap<String, Times>,
     partitions: BTreeMap<i32, Partition>,
     appends: Appends,
     /// When each group is to be woken, at the latest; one entry a group, as its `armed` says.
@@ -125,6 +129,7 @@ impl Coordinator {
         Self {
             settings,
             topics: Topics::default(),
+            times: BTreeMap::new(),
             partitions: BTreeMap::new(),
             appends: Appends::default(),
             wakes: BTreeSet::new(),
@@ -223,6 +228,12 @@ impl Coordinator {
                 self.every_turn(now, effects, concerned, |group, turn| {
                     group.topic_changed(&name, turn);
                 });
+            }
+            Event::GroupConfigured(group, Some(times)) => {
+                self.times.insert(group, times);
+            }
+            Event::GroupConfigured(group, None) => {
+                self.times.remove(&group);
             }
             Event::TopicDeleted(topic) => {
                 self.topics.remove(&topic);
@@ -476,6 +487,11 @@ impl Coordinator {
             now,
             settings: &self.settings,
             topics: &self.topics,
+            times: self
+                .times
+                .get(id)
+                .copied()
+                .unwrap_or(self.settings.consumer.times),
             full: self.bytes >= self.settings.memory_bytes_max,
             appends: &mut self.appends,
             effects,

@@ -25,7 +25,7 @@ mod offsets;
 #[cfg(test)]
 mod tests;
 
-pub use consumer::{Assignor, ConsumerSettings, MigrationPolicy};
+pub use consumer::{Assignor, ConsumerSettings, MigrationPolicy, Times};
 pub use coordinator::{AppendError, BatchId, Coordinator, Effect, Event, Now};
 pub use request::{Reply, Request, Token};
 

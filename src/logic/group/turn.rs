@@ -11,6 +11,7 @@ use wire::ErrorCode;
 use wire::group_records::GroupRecord;
 
 use super::Settings;
+use super::consumer::Times;
 use super::consumer::round::Owed;
 use super::consumer::topics::Topics;
 use super::coordinator::{AppendError, BatchId, Effect, Now};
@@ -27,6 +28,8 @@ pub(super) struct Turn<'a> {
     pub(super) now: Now,
     pub(super) settings: &'a Settings,
     pub(super) topics: &'a Topics,
+    /// The durations of this group of consumers.
+    pub(super) times: Times,
     /// Memory for groups is used up.
     pub(super) full: bool,
     pub(super) appends: &'a mut Appends,
@@ -38,6 +41,8 @@ pub(super) struct Turn<'a> {
 pub(super) struct Appends {
     next: u64,
     in_flight: BTreeMap<BatchId, InFlight>,
+    /// The same by group; no set is empty. At a common start every group has some.
+    by_group: BTreeMap<String, BTreeSet<BatchId>>,
 }
 
 /// One append.
@@ -121,7 +126,7 @@ impl Turn<'_> {
             then,
             failed: None,
         };
-        self.appends.in_flight.insert(batch, in_flight);
+        self.appends.keep(batch, in_flight);
         self.effects.push(Effect::Append {
             batch,
             partition,
@@ -131,9 +136,27 @@ impl Turn<'_> {
 }
 
 impl Appends {
+    fn keep(&mut self, batch: BatchId, append: InFlight) {
+        let of_group = self.by_group.entry(append.group.clone()).or_default();
+        of_group.insert(batch);
+        self.in_flight.insert(batch, append);
+    }
+
     /// An append that is over, if it was not given up before.
     pub(super) fn take(&mut self, batch: BatchId) -> Option<InFlight> {
-        self.in_flight.remove(&batch)
+        let append = self.in_flight.remove(&batch)?;
+        if let Some(of_group) = self.by_group.get_mut(&append.group) {
+            of_group.remove(&batch);
+            if of_group.is_empty() {
+                self.by_group.remove(&append.group);
+            }
+        }
+        Some(append)
+    }
+
+    fn of(&self, group: &str) -> impl Iterator<Item = &InFlight> {
+        let batches = self.by_group.get(group).into_iter().flatten();
+        batches.filter_map(|it| self.in_flight.get(it))
     }
 
     /// An earlier part of an append's change is in the log, or could not be: the first error stays.
@@ -145,38 +168,33 @@ impl Appends {
 
     /// Gives up all appends to a partition.
     pub(super) fn take_all(&mut self, partition: i32) -> Vec<InFlight> {
-        let in_flight = mem::take(&mut self.in_flight);
-        let (gone, kept): (BTreeMap<_, _>, _) = in_flight
-            .into_iter()
-            .partition(|(_, append)| append.partition == partition);
-        self.in_flight = kept;
-        gone.into_values().collect()
+        let gone = self.in_flight.iter();
+        let gone = gone.filter(|(_, append)| append.partition == partition);
+        let gone: Vec<BatchId> = gone.map(|(batch, _)| *batch).collect();
+        gone.into_iter().filter_map(|it| self.take(it)).collect()
     }
 
     /// Whether records of a group are on their way.
     pub(super) fn concern(&self, group: &str) -> bool {
-        self.in_flight.values().any(|it| it.group == group)
+        self.by_group.contains_key(group)
     }
 
     /// Whether the state of a group by the classic protocol is on its way.
     pub(super) fn group(&self, group: &str) -> bool {
-        let records = self.in_flight.values().filter(|it| it.group == group);
-        records
+        self.of(group)
             .flat_map(|it| it.records.iter())
             .any(|it| matches!(it, GroupRecord::Group { value: Some(_), .. }))
     }
 
     /// Whether the assignment of a generation is on its way.
     pub(super) fn assign(&self, group: &str, of: i32) -> bool {
-        self.in_flight.values().any(|it| {
-            it.group == group && matches!(it.then, Then::Assign { generation } if generation == of)
-        })
+        self.of(group)
+            .any(|it| matches!(it.then, Then::Assign { generation } if generation == of))
     }
 
     /// The partitions for which offsets of a group are on their way.
     pub(super) fn offsets_of(&self, group: &str) -> BTreeSet<(String, i32)> {
-        let records = self.in_flight.values().filter(|it| it.group == group);
-        let offsets = records.flat_map(|it| it.records.iter());
+        let offsets = self.of(group).flat_map(|it| it.records.iter());
         offsets
             .filter_map(|record| match record {
                 GroupRecord::Offset {

@@ -767,6 +767,33 @@ fn describe_producers() {
 }
 
 #[test]
+fn list_config_resources() {
+    use list_config_resources_response::*;
+    check::<theirs::ListConfigResourcesRequest, theirs::ListConfigResourcesResponse>(
+        ApiKey::ListConfigResources,
+        1,
+        |version| {
+            let types = if version == 0 { vec![] } else { vec![2, 32] };
+            ListConfigResourcesRequestData::default()
+                .with_resource_types(types)
+                .into()
+        },
+        |version| {
+            let client_metrics = 16;
+            let kind = if version == 0 { client_metrics } else { 32 };
+            let resource = ConfigResource::default()
+                .with_resource_name(s("orders"))
+                .with_resource_type(kind);
+            ListConfigResourcesResponseData::default()
+                .with_throttle_time_ms(1)
+                .with_error_code(35)
+                .with_config_resources(vec![resource])
+                .into()
+        },
+    );
+}
+
+#[test]
 fn describe_topic_partitions() {
     use describe_topic_partitions_response::*;
     check::<theirs::DescribeTopicPartitionsRequest, theirs::DescribeTopicPartitionsResponse>(

@@ -1,5 +1,6 @@
 //! A member by the classic protocol: it joins, shares out if it leads, asks for its share, beats and commits,
-//! and joins again when it is told to. What leaders hand out says of which generation it is. Knows nothing of
+//! and joins again when it is told to. A cooperative one keeps what it has meanwhile, gives back what it is not given
+//! any more, and joins once more for that. What leaders hand out says of which generation it is. Knows nothing of
 //! the network.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -19,13 +20,16 @@ pub struct Classic {
     member_id: String,
     generation: i32,
     stage: Stage,
-    /// Who has joined, if it leads.
-    leads: Option<Vec<String>>,
-    /// For how many partitions it has shared out, as the leader.
+    /// Who has joined with what, if it leads.
+    leads: Option<Vec<(String, Vec<i32>)>>,
+    /// For how many partitions it has shared out, as the leader; none while some wait for who gives them back.
     shared: i32,
-    /// What it was given last, and in which generation: its own while it is a member.
+    /// What it was given last, and in which generation.
     given: Vec<i32>,
     given_in: i32,
+    /// What it believes to own.
+    has: Vec<i32>,
+    cooperative: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,21 @@ enum Stage {
 }
 
 impl Classic {
+    pub fn new(cooperative: bool) -> Self {
+        Self {
+            cooperative,
+            ..Self::default()
+        }
+    }
+
+    /// It is to join again: an eager member gives back everything before.
+    fn go_out(&mut self) {
+        self.stage = Stage::Out;
+        if !self.cooperative {
+            self.has.clear();
+        }
+    }
+
     pub fn act(
         &mut self,
         instance: Option<&String>,
@@ -55,7 +74,7 @@ impl Classic {
         let must_share = self.leads.is_some() && self.shared != chance.partitions;
         let shares = must_share && (chance.calm || chance.random.one_in(4));
         if self.stage == Stage::Member && (shares || self.is_restless(chance)) {
-            self.stage = Stage::Out;
+            self.go_out();
         }
         match self.stage {
             Stage::Out => Ask::call(self.join(identity, chance)),
@@ -96,7 +115,7 @@ impl Classic {
             session_timeout_ms: SESSION_MS as i32,
             rebalance_timeout_ms: REBALANCE_MS as i32,
             protocol_type: "consumer".into(),
-            protocols: vec![("range".into(), subscription())],
+            protocols: vec![("range".into(), subscription(&self.has))],
             id_required: !chance.random.one_in(4),
             can_skip_assignment: true,
             // The node that takes it fills these in.
@@ -106,8 +125,14 @@ impl Classic {
 
     fn sync(&mut self, identity: Identity, chance: &Chance<'_>) -> Request {
         let members = self.leads.clone().unwrap_or_default();
+        let (assignments, withheld) = share_out(
+            &members,
+            self.generation,
+            chance.partitions,
+            self.cooperative,
+        );
         if !members.is_empty() {
-            self.shared = chance.partitions;
+            self.shared = if withheld { 0 } else { chance.partitions };
         }
         Request::Sync(Sync {
             group: CLASSIC.into(),
@@ -115,7 +140,7 @@ impl Classic {
             generation: self.generation,
             protocol_type: Some("consumer".into()),
             protocol: Some("range".into()),
-            assignments: share_out(members, self.generation, chance.partitions),
+            assignments,
         })
     }
 
@@ -126,7 +151,10 @@ impl Classic {
                     let leads = reply.leader == reply.member_id;
                     self.leads = leads.then(|| {
                         let members = reply.members.into_iter();
-                        let members = members.map(|it| it.identity.member_id);
+                        let members = members.map(|it| {
+                            let has = read_owned(it.metadata).expect("a subscription");
+                            (it.identity.member_id, has)
+                        });
                         members.filter(|_| !reply.skip_assignment).collect()
                     });
                     self.shared = 0;
@@ -143,8 +171,13 @@ impl Classic {
             },
             Reply::Sync(Ok(reply)) => {
                 let (_, given) = read_share(&reply.assignment).unwrap_or_default();
+                let gives_back = self.has.iter().any(|it| !given.contains(it));
+                self.has.clone_from(&given);
                 (self.given, self.given_in) = (given, self.generation);
                 self.stage = Stage::Member;
+                if self.cooperative && gives_back {
+                    self.go_out();
+                }
                 Heard::Well
             }
             Reply::Sync(Err(error)) | Reply::Heartbeat(error) => self.refused(error),
@@ -158,14 +191,17 @@ impl Classic {
             ErrorCode::FencedInstanceId => return Heard::Fenced,
             ErrorCode::UnknownMemberId => {
                 self.member_id.clear();
-                self.stage = Stage::Out;
+                self.has.clear();
+                self.go_out();
             }
-            ErrorCode::RebalanceInProgress | ErrorCode::IllegalGeneration => {
-                self.stage = Stage::Out;
+            ErrorCode::IllegalGeneration => {
+                self.has.clear();
+                self.go_out();
             }
+            ErrorCode::RebalanceInProgress => self.go_out(),
             error if is_elsewhere(error) => {
                 if self.stage == Stage::Joined {
-                    self.stage = Stage::Out;
+                    self.go_out();
                 }
                 return Heard::Elsewhere;
             }
@@ -179,37 +215,61 @@ impl Classic {
     }
 
     pub fn owned(&self) -> &[i32] {
-        if self.stage == Stage::Member {
-            &self.given
-        } else {
-            &[]
-        }
+        &self.has
     }
 }
 
-/// A consumer's subscription to the topic that all read (version 0, no user data).
-fn subscription() -> Bytes {
+/// A consumer's subscription to the topic that all read (version 1, no user data).
+fn subscription(has: &[i32]) -> Bytes {
     let mut said = BytesMut::new();
-    said.put_i16(0);
+    said.put_i16(1);
     said.put_i32(1);
     said.put_i16(READ.len() as i16);
     said.put_slice(READ.as_bytes());
     said.put_i32(-1);
+    said.put_i32(1);
+    said.put_i16(READ.len() as i16);
+    said.put_slice(READ.as_bytes());
+    said.put_i32(has.len() as i32);
+    for partition in has {
+        said.put_i32(*partition);
+    }
     said.freeze()
 }
 
-/// Partitions in turn to each member. Each share says of which generation it is.
-fn share_out(members: Vec<String>, generation: i32, partitions: i32) -> Vec<(String, Bytes)> {
-    let count = members.len();
-    let shares = members.into_iter().enumerate().map(|(place, member)| {
-        let mut share = BytesMut::new();
-        share.put_i32(generation);
-        for partition in (0..partitions).skip(place).step_by(count) {
-            share.put_i32(partition);
+/// What a member has, by the subscription above.
+fn read_owned(mut said: Bytes) -> Option<Vec<i32>> {
+    let before = 2 + 4 + 2 + READ.len() + 4 + 4 + 2 + READ.len();
+    said.try_copy_to_slice(&mut vec![0; before]).ok()?;
+    let count = said.try_get_i32().ok()?;
+    (0..count).map(|_| said.try_get_i32().ok()).collect()
+}
+
+/// Partitions in turn to each member, but for those that a cooperative one has to give back before: whether there
+/// are such. Each share says of which generation it is.
+fn share_out(
+    members: &[(String, Vec<i32>)],
+    generation: i32,
+    partitions: i32,
+    cooperative: bool,
+) -> (Vec<(String, Bytes)>, bool) {
+    let mut shares: Vec<BytesMut> = vec![BytesMut::new(); members.len()];
+    shares.iter_mut().for_each(|it| it.put_i32(generation));
+    let mut withheld = false;
+    for partition in 0..partitions {
+        let Some(place) = (partition as usize).checked_rem(members.len()) else {
+            break;
+        };
+        let mut others = (0..).zip(members).filter(|(it, _)| *it != place);
+        if cooperative && others.any(|(_, (_, has))| has.contains(&partition)) {
+            withheld = true;
+        } else {
+            shares[place].put_i32(partition);
         }
-        (member, share.freeze())
-    });
-    shares.collect()
+    }
+    let names = members.iter().map(|(id, _)| id.clone());
+    let shares = shares.into_iter().map(BytesMut::freeze);
+    (names.zip(shares).collect(), withheld)
 }
 
 /// The generation and the partitions of a share; nothing of one that a leader has not made.

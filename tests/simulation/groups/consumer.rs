@@ -7,7 +7,7 @@ use wire::ErrorCode;
 use wire::group_records::Assignment;
 
 use crate::client::{Ask, Chance, Heard, commit, fetch, is_elsewhere};
-use crate::scene::{CONSUMERS, READ, REBALANCE_MS, topic_id};
+use crate::scene::{CONSUMERS, READ, READ_PATTERN, REBALANCE_MS, topic_id};
 
 /// Of so many moments one is the last.
 const RESTLESS: u64 = 120;
@@ -25,10 +25,12 @@ pub struct Consumer {
     told: Option<Assignment>,
     /// Its next heartbeat says all that it could say.
     pub says_all: bool,
+    /// It subscribes by a regular expression.
+    by_pattern: bool,
 }
 
 impl Consumer {
-    pub fn new(name: String) -> Self {
+    pub fn new(name: String, by_pattern: bool) -> Self {
         Self {
             name,
             lives: 0,
@@ -37,6 +39,7 @@ impl Consumer {
             owned: Assignment::new(),
             told: None,
             says_all: true,
+            by_pattern,
         }
     }
 
@@ -90,6 +93,11 @@ impl Consumer {
 
     fn heartbeat(&self, instance: Option<&String>) -> ConsumerHeartbeat {
         let says_all = self.says_all || self.epoch == 0;
+        let (names, pattern) = if self.by_pattern {
+            (Vec::new(), READ_PATTERN)
+        } else {
+            (vec![READ.into()], "")
+        };
         ConsumerHeartbeat {
             group: CONSUMERS.into(),
             member_id: self.id(),
@@ -97,8 +105,8 @@ impl Consumer {
             instance_id: instance.cloned(),
             rack_id: None,
             rebalance_timeout_ms: if says_all { REBALANCE_MS as i32 } else { -1 },
-            topic_names: says_all.then(|| vec![READ.into()]),
-            topic_regex: None,
+            topic_names: says_all.then_some(names),
+            topic_regex: says_all.then(|| pattern.into()),
             server_assignor: None,
             owned: Some(self.owned.clone()),
             client_id: "client".into(),
@@ -127,7 +135,7 @@ impl Consumer {
                 let name = std::mem::take(&mut self.name);
                 *self = Self {
                     lives: self.lives + 1,
-                    ..Self::new(name)
+                    ..Self::new(name, self.by_pattern)
                 };
                 Heard::Well
             }

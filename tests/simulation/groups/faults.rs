@@ -135,9 +135,10 @@ impl Story {
     pub fn begin_client(&mut self, group: &'static str, instance: Option<String>) {
         let number = self.clients.len();
         let member = if group == CLASSIC {
-            Member::Classic(Classic::default())
+            Member::Classic(Classic::new(self.cooperative))
         } else {
-            Member::Consumer(Consumer::new(format!("m{number}")))
+            let by_pattern = self.random.one_in(3);
+            Member::Consumer(Consumer::new(format!("m{number}"), by_pattern))
         };
         self.clients.push(Client {
             group,

@@ -1,6 +1,6 @@
 //! Where the stories take place: two groups, two topics, short times. Knows nothing of what happens.
 
-use simulated_groups::group::{Assignor, ConsumerSettings, MigrationPolicy, Now, Settings};
+use simulated_groups::group::{Assignor, ConsumerSettings, MigrationPolicy, Now, Settings, Times};
 use simulated_groups::ids::{Instant, Timestamp, TopicId};
 
 /// A group by the classic protocol.
@@ -11,6 +11,8 @@ pub const GROUPS: [&str; 2] = [CLASSIC, CONSUMERS];
 
 /// The topic that all members read. It only grows.
 pub const READ: &str = "t";
+/// What some members subscribe to instead of its name.
+pub const READ_PATTERN: &str = "[r-t]";
 /// A topic for which something is committed though nobody reads it. It comes and goes.
 pub const UNREAD: &str = "u";
 pub const UNREAD_PARTITIONS: i32 = 2;
@@ -37,8 +39,11 @@ pub fn settings() -> Settings {
         retention_check_interval_ms: SWEEP_MS,
         memory_bytes_max: 16 << 20,
         consumer: ConsumerSettings {
-            session_timeout_ms: SESSION_MS,
-            heartbeat_interval_ms: 1_000,
+            times: Times {
+                session_timeout_ms: SESSION_MS,
+                heartbeat_interval_ms: 1_000,
+                assignment_interval_ms: 300,
+            },
             size_max: 100,
             assignors: Assignor::ALL.into(),
             migration: MigrationPolicy::Bidirectional,

@@ -114,6 +114,8 @@ pub struct Story {
     calls: u64,
     tokens: u64,
     pub next_offset: i64,
+    /// Members by the classic protocol keep what they have while they join again.
+    pub cooperative: bool,
     /// By so much the coordinator is woken too late.
     wakes_late_ms: u64,
     pub outcome: Outcome,
@@ -161,6 +163,7 @@ impl Story {
             calls: 0,
             tokens: 0,
             next_offset: 0,
+            cooperative: plan.seed.is_multiple_of(2),
             wakes_late_ms,
             outcome: Outcome::default(),
         }

@@ -19,7 +19,14 @@ pub enum Resource {
     Topic(String),
     /// One broker, or the default of all.
     Broker(Option<i32>),
+    /// A consumer group by its id. There need not be one.
+    Group(String),
 }
+
+/// So many groups may have configs of their own: they are not forgotten with their groups.
+const GROUPS_MAX: usize = 10_000;
+/// A group that has configs has an id of so many bytes, at most.
+const GROUP_ID_BYTES_MAX: usize = 4_096;
 
 /// One edit of IncrementalAlterConfigs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +99,59 @@ pub fn edit_configs(
             edit_topic(image, limits, statics, topic, edits)
         }
         Resource::Broker(broker) => edit_broker(image, limits, statics, *broker, edits),
+        Resource::Group(group) => edit_group(image, statics, group, edits),
     }
+}
+
+fn edit_group(
+    image: &Image,
+    statics: &Configs,
+    group: &str,
+    edits: &[(String, Edit)],
+) -> Result<Vec<Record>, Refused> {
+    if group.is_empty() {
+        let message = "Default group resources are not allowed.";
+        return refuse(Code::InvalidRequest, message);
+    }
+    if group.len() > GROUP_ID_BYTES_MAX {
+        let message = format!("The group's id is longer than {GROUP_ID_BYTES_MAX} bytes.");
+        return refuse(Code::InvalidRequest, message);
+    }
+    let is_new = image.group_configs(group).is_none();
+    if is_new && image.configured_groups().len() >= GROUPS_MAX {
+        let message = format!("At most {GROUPS_MAX} groups may have configs.");
+        return refuse(Code::Policy, message);
+    }
+    let mut after = image.group_configs(group).cloned().unwrap_or_default();
+    let mut records = Vec::with_capacity(edits.len());
+    for (key, edit) in edits {
+        let value = match edit {
+            // As in Kafka, whatever its name.
+            Edit::Delete => None,
+            Edit::Set(value) => {
+                let config = config::group::find(key).map_err(invalid_config)?;
+                Some(config.validate(statics, value).map_err(invalid_config)?)
+            }
+            Edit::Append(_) | Edit::Subtract(_) => {
+                let what = match edit {
+                    Edit::Append(_) => "APPEND",
+                    _ => "SUBTRACT",
+                };
+                let message = format!("Can't {what} to key {key} because its type is not LIST.");
+                return refuse(Code::InvalidConfig, message);
+            }
+        };
+        let before = match &value {
+            Some(value) => after.insert(key.clone(), value.clone()),
+            None => after.remove(key),
+        };
+        if before != value {
+            let (group, key) = (group.into(), key.clone());
+            records.push(Record::GroupConfigSet { group, key, value });
+        }
+    }
+    config::group::check_together(&after, statics).map_err(invalid_config)?;
+    Ok(records)
 }
 
 fn edit_topic(
@@ -226,6 +285,7 @@ pub fn replace_configs(
         Resource::Topic(name) => Some(&find(image, &TopicName::Name(name.clone()))?.configs),
         Resource::Broker(Some(broker)) => image.broker_configs(*broker),
         Resource::Broker(None) => Some(image.broker_defaults()),
+        Resource::Group(group) => image.group_configs(group),
     };
     let edit = |(key, value): &(String, Option<String>)| {
         (key.clone(), value.clone().map_or(Edit::Delete, Edit::Set))

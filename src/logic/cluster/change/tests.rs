@@ -415,6 +415,103 @@ fn a_brokers_defaults_are_changed_by_the_brokers_names() {
 }
 
 #[test]
+fn a_groups_configs_need_no_group_and_keep_to_the_brokers_bounds() {
+    const INTERVAL: &str = "consumer.heartbeat.interval.ms";
+    let mut image = Image::default();
+    let on = |image: &Image, group: &str, key: &str, with: Edit| {
+        edit(image, (Resource::Group(group.into()), [(key.into(), with)]))
+    };
+    let set = |value: &str| Edit::Set(value.into());
+    let record = |value: Option<&str>| Record::GroupConfigSet {
+        group: "g".into(),
+        key: INTERVAL.into(),
+        value: value.map(String::from),
+    };
+    let records = on(&image, "g", INTERVAL, set(" 6000")).unwrap();
+    assert_eq!(records, [record(Some("6000"))]);
+    replay(&mut image, &records);
+    assert_eq!(
+        on(&image, "g", INTERVAL, set("6000")),
+        Ok(vec![]),
+        "it is so"
+    );
+    assert_eq!(
+        on(&image, "g", INTERVAL, Edit::Delete),
+        Ok(vec![record(None)])
+    );
+    assert_eq!(on(&image, "h", INTERVAL, Edit::Delete), Ok(vec![]));
+    assert_eq!(
+        on(&image, "g", "nope", Edit::Delete),
+        Ok(vec![]),
+        "as in Kafka"
+    );
+    for (group, key, with, code) in [
+        ("g", INTERVAL, set("4999"), Code::InvalidConfig),
+        ("g", INTERVAL, set("soon"), Code::InvalidConfig),
+        ("g", INTERVAL, Edit::Append("1".into()), Code::InvalidConfig),
+        ("g", "retention.ms", set("6000"), Code::InvalidConfig),
+        ("", INTERVAL, set("6000"), Code::InvalidRequest),
+        (
+            &"g".repeat(5_000),
+            INTERVAL,
+            set("6000"),
+            Code::InvalidRequest,
+        ),
+    ] {
+        let refused = on(&image, group, key, with).unwrap_err();
+        assert_eq!(refused.code, code, "{key}: {}", refused.message);
+    }
+    let (g, other) = (Resource::Group("g".into()), "consumer.session.timeout.ms");
+    let configs = [(other.into(), Some("50000".into()))];
+    let replaced = replace_configs(&image, &limits(), &Configs::new(), &g, &configs).unwrap();
+    replay(&mut image, &replaced);
+    let left = image.group_configs("g").unwrap();
+    assert_eq!(left.keys().collect::<Vec<_>>(), [other]);
+}
+
+#[test]
+fn a_group_has_no_session_that_its_own_heartbeats_would_miss() {
+    let bounds = [
+        "consumer.min.session.timeout",
+        "consumer.min.heartbeat.interval",
+    ];
+    let bounds = bounds.map(|it| (alloc::format!("group.{it}.ms"), "10".into()));
+    let statics = Configs::from(bounds);
+    let g = Resource::Group("g".into());
+    let edits = |session: &str| {
+        [
+            (
+                "consumer.session.timeout.ms".into(),
+                Edit::Set(session.into()),
+            ),
+            (
+                "consumer.heartbeat.interval.ms".into(),
+                Edit::Set("100".into()),
+            ),
+        ]
+    };
+    let edit = |session| edit_configs(&Image::default(), &limits(), &statics, &g, &edits(session));
+    assert_eq!(edit("100").unwrap_err().code, Code::InvalidConfig);
+    assert_eq!(edit("101").unwrap().len(), 2);
+}
+
+#[test]
+fn groups_that_have_configs_are_counted() {
+    let mut image = Image::default();
+    let on = |image: &Image, group: &str| {
+        let key = "consumer.heartbeat.interval.ms".into();
+        let edits = [(key, Edit::Set("6000".into()))];
+        edit(image, (Resource::Group(group.into()), edits))
+    };
+    for number in 0..10_000 {
+        let records = on(&image, &number.to_string()).unwrap();
+        replay(&mut image, &records);
+    }
+    assert_eq!(on(&image, "g").unwrap_err().code, Code::Policy);
+    assert_eq!(on(&image, "7"), Ok(vec![]), "it has some already");
+}
+
+#[test]
 fn producer_id_blocks_do_not_overlap() {
     let mut image = Image::default();
     for expected in [0, 1000, 2000] {

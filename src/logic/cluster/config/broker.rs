@@ -94,10 +94,52 @@ pub const SETTINGS: &[Setting] = &[
         "What a fetch returns at most, in bytes, whatever the client asks.",
     ),
     setting(
+        "group.consumer.assignment.interval.ms",
+        MS_INT,
+        Some("1000"),
+        "Partitions of a new-protocol group are not shared out again before so long.",
+    ),
+    setting(
         "group.consumer.heartbeat.interval.ms",
         COUNT,
         Some("5000"),
         "How often members of new-protocol groups report.",
+    ),
+    setting(
+        "group.consumer.max.assignment.interval.ms",
+        MS_INT,
+        Some("15000"),
+        "The longest assignment interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        COUNT,
+        Some("15000"),
+        "The longest heartbeat interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.max.session.timeout.ms",
+        COUNT,
+        Some("60000"),
+        "The longest session timeout that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.min.assignment.interval.ms",
+        MS_INT,
+        Some("0"),
+        "The shortest assignment interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        COUNT,
+        Some("5000"),
+        "The shortest heartbeat interval that a new-protocol group may have of its own.",
+    ),
+    setting(
+        "group.consumer.min.session.timeout.ms",
+        COUNT,
+        Some("45000"),
+        "The shortest session timeout that a new-protocol group may have of its own.",
     ),
     setting(
         "group.consumer.session.timeout.ms",

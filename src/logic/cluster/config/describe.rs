@@ -24,6 +24,8 @@ pub enum Source {
     StaticBroker = 4,
     /// Set by nobody.
     Default = 5,
+    /// Set on the group.
+    DynamicGroup = 8,
 }
 
 /// One place where a config has a value, in the order in which they are looked at.

@@ -154,7 +154,7 @@ impl Consumers {
         let Some(member) = self.ahead.member(id) else {
             return;
         };
-        let session_ms = session_timeout_ms(member, &turn.settings.consumer);
+        let session_ms = session_timeout_ms(member, turn.times);
         let until = turn.now.instant.plus_ms(session_ms);
         if !(bugs::leaves_session_timers() && self.sessions.contains(id)) {
             self.sessions.set(id, until);
@@ -276,7 +276,9 @@ impl Consumers {
             return;
         }
         let reads = |it: &ConsumerValue| (it.topic_names.clone(), it.topic_regex.clone());
-        round.changed |= before.is_none_or(|it| reads(it) != reads(&value));
+        let reads_others = before.is_some_and(|it| reads(it) != reads(&value));
+        round.changed |= before.is_none() || reads_others;
+        round.urgent |= reads_others;
         self.write(round, ConsumerRecord::Member(id, Some(value)));
     }
 
@@ -316,7 +318,7 @@ impl Consumers {
         let reply = ConsumerHeartbeatReply {
             member_id,
             epoch: next.epoch,
-            heartbeat_interval_ms: turn.settings.consumer.heartbeat_interval_ms,
+            heartbeat_interval_ms: self.pace.next_heartbeat_ms(next.state, turn),
             assignment: (wants_all || is_news).then_some(next.assigned),
         };
         round.owe(token, Reply::ConsumerHeartbeat(Ok(reply)), |error| {

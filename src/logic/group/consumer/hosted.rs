@@ -174,7 +174,7 @@ impl Consumers {
 
     fn must_join_again(&self, id: &str) -> bool {
         let current = self.ahead.current(id);
-        current.epoch < self.ahead.metadata().epoch
+        current.epoch < self.ahead.target_epoch()
             || match current.state {
                 MemberState::Stable | MemberState::Unknown => false,
                 MemberState::UnrevokedPartitions => true,

@@ -20,8 +20,9 @@ mod leave;
 mod offsets;
 
 mod deadlines;
+mod pace;
 
-pub use settings::{Assignor, ConsumerSettings, MigrationPolicy};
+pub use settings::{Assignor, ConsumerSettings, MigrationPolicy, Times};
 
 use alloc::collections::VecDeque;
 
@@ -29,6 +30,7 @@ use wire::ErrorCode;
 use wire::group_records::ConsumerValue;
 
 use self::deadlines::Deadlines;
+use self::pace::Pace;
 use self::state::{State, is_revoking};
 use self::subscription::Patterns;
 use super::request::{Request, Token};
@@ -61,6 +63,8 @@ pub(super) struct Consumers {
     /// Until when members must have given back what they are to give back, and those by the classic protocol
     /// have joined again or asked for what they have.
     revocations: Deadlines,
+    /// When partitions are shared out again.
+    pace: Pace,
     /// Topics have changed: the group has not looked yet.
     stale: bool,
     /// Regular expressions that members subscribe by.
@@ -69,10 +73,11 @@ pub(super) struct Consumers {
 
 impl Consumers {
     /// What the log says is what is, and nobody waits.
-    fn restore(&mut self, durable: &State, now: Instant, settings: &ConsumerSettings) {
+    fn restore(&mut self, durable: &State, now: Instant, times: Times) {
         self.ahead = durable.clone();
         self.in_flight = false;
         self.stale = true;
+        self.pace = Pace::default();
         self.sessions.retain(|id| durable.has_member(id));
         self.revocations
             .retain(|id| durable.is_classic(id) || is_revoking(durable.current(id)));
@@ -81,7 +86,7 @@ impl Consumers {
         self.revocations.not_before(retry_at);
         for (id, member) in durable.members() {
             if !self.sessions.contains(id) {
-                let until = now.plus_ms(session_timeout_ms(member, settings));
+                let until = now.plus_ms(session_timeout_ms(member, times));
                 self.sessions.set(id, until);
             }
             if is_revoking(durable.current(id)) && !self.revocations.contains(id) {
@@ -97,7 +102,8 @@ impl Consumers {
             return None;
         }
         let (session, revocation) = (self.sessions.first(), self.revocations.first());
-        session.into_iter().chain(revocation).min()
+        let all = session.into_iter().chain(revocation);
+        all.chain(self.pace.put_off_until()).min()
     }
 
     /// Whether there is, or comes to be, a group of this kind.
@@ -117,10 +123,10 @@ impl Consumers {
 }
 
 /// For how long a member may be silent: those by the classic protocol say so themselves.
-fn session_timeout_ms(member: &ConsumerValue, settings: &ConsumerSettings) -> u64 {
+fn session_timeout_ms(member: &ConsumerValue, times: Times) -> u64 {
     match &member.classic {
         Some(classic) => u64::try_from(classic.session_timeout_ms).unwrap_or(0),
-        None => settings.session_timeout_ms,
+        None => times.session_timeout_ms,
     }
 }
 
@@ -132,9 +138,9 @@ impl Group {
 
     /// Makes a group of consumers what the log says it was.
     pub(super) fn restore_consumers(&mut self, turn: &Turn<'_>) {
-        let settings = &turn.settings.consumer;
         let durable = &self.durable.consumers;
-        self.consumers.restore(durable, turn.now.instant, settings);
+        self.consumers
+            .restore(durable, turn.now.instant, turn.times);
     }
 
     /// A topic is new, larger or gone.

@@ -16,6 +16,7 @@ use wire::group_records::{
 use super::Consumers;
 use super::assignor::{Sizes, Taker, assign};
 use super::heartbeat::Admitted;
+use super::pace::Pace;
 use super::settings::{Assignor, ConsumerSettings};
 use super::state::is_revoking;
 use super::topics::Topics;
@@ -39,6 +40,8 @@ pub(in crate::group) struct Round {
     owed: Vec<Owed>,
     /// The group's epoch is to count up.
     pub(in crate::group) changed: bool,
+    /// A member reads other topics: what it is to have must not name what it does not read any more.
+    pub(super) urgent: bool,
     /// Somebody is no member any more.
     left: bool,
     /// The group ends as one of consumers.
@@ -63,6 +66,7 @@ impl Round {
             admitted: Vec::new(),
             owed: Vec::new(),
             changed: false,
+            urgent: false,
             left: false,
             downgrades: false,
         }
@@ -362,7 +366,11 @@ impl Consumers {
     /// Works out what each member is to have in this epoch.
     fn share_out(&mut self, round: &mut Round, turn: &Turn<'_>) {
         let epoch = self.ahead.metadata().epoch;
-        if self.ahead.is_empty() || epoch <= self.ahead.target_epoch() {
+        if self.ahead.is_empty() {
+            self.pace = Pace::default();
+            return;
+        }
+        if epoch <= self.ahead.target_epoch() || !self.pace.allows(round.urgent, turn) {
             return;
         }
         let mut sizes = Sizes::new();

@@ -6,16 +6,25 @@ use alloc::vec::Vec;
 /// Bounds that an operator can set.
 #[derive(Clone, Debug)]
 pub struct ConsumerSettings {
-    /// `group.consumer.session.timeout.ms`.
-    pub session_timeout_ms: u64,
-    /// `group.consumer.heartbeat.interval.ms`.
-    pub heartbeat_interval_ms: i32,
+    /// What holds for groups without configs of their own.
+    pub times: Times,
     /// `group.consumer.max.size`.
     pub size_max: usize,
     /// `group.consumer.assignors`: those that members may ask for; the first is for those who do not ask.
     pub assignors: Vec<Assignor>,
     /// `group.consumer.migration.policy`.
     pub migration: MigrationPolicy,
+}
+
+/// The durations that hold for a group; a group may have its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// `group.consumer.session.timeout.ms`: a member that is silent for so long is out.
+    pub session_timeout_ms: u64,
+    /// `group.consumer.heartbeat.interval.ms`: how soon a member is to be heard again.
+    pub heartbeat_interval_ms: i32,
+    /// `group.consumer.assignment.interval.ms`: partitions are not shared out again before so long (KIP-1263).
+    pub assignment_interval_ms: u64,
 }
 
 /// Which way a group that has members may change its protocol.

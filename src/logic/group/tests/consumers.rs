@@ -1,6 +1,7 @@
 //! Promises of groups by the new consumer protocol (KIP-848).
 
 pub mod client;
+mod pace;
 mod random;
 
 use alloc::format;

@@ -18,7 +18,7 @@ use super::super::request::{
 };
 use super::super::{
     AppendError, Assignor, BatchId, ConsumerSettings, Coordinator, Effect, Event, MigrationPolicy,
-    Now, Reply, Request, Settings, Token,
+    Now, Reply, Request, Settings, Times, Token,
 };
 use crate::ids::{Instant, Timestamp, TopicId};
 
@@ -39,8 +39,11 @@ pub fn settings() -> Settings {
         retention_check_interval_ms: 10_000,
         memory_bytes_max: 1 << 20,
         consumer: ConsumerSettings {
-            session_timeout_ms: SESSION_MS,
-            heartbeat_interval_ms: 500,
+            times: Times {
+                session_timeout_ms: SESSION_MS,
+                heartbeat_interval_ms: 500,
+                assignment_interval_ms: 0,
+            },
             size_max: 100,
             assignors: Assignor::ALL.into(),
             migration: MigrationPolicy::Bidirectional,

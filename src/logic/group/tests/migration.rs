@@ -359,6 +359,40 @@ fn a_change_that_the_log_does_not_take_leaves_the_group_as_it_was() {
 }
 
 #[test]
+fn no_member_s_time_runs_out_while_a_change_is_on_its_way_to_the_log() {
+    let mut bench = bench();
+    let (mut a, mut b) = pair(&mut bench);
+    bench.prompt = false;
+    let mut c = client("c");
+    let joins = c.send(&mut bench);
+    bench.pass(3 * SESSION_MS);
+    assert_eq!(bench.pending.len(), 1, "nothing else is decided meanwhile");
+    bench.fail_one(AppendError::Unavailable);
+    c.hear(&mut bench, joins).expect_err("is refused");
+    bench.pass(SESSION_MS - 1);
+    for member in [&a, &b] {
+        let told = member.heartbeat(&mut bench);
+        assert_eq!(told, ErrorCode::None, "its session begins anew");
+    }
+    bench.prompt = true;
+    settle(&mut bench, &mut [&mut a, &mut b], &mut [&mut c]);
+    bench.prompt = false;
+    bench.ask(Request::Leave(Leave {
+        group: GROUP.into(),
+        members: vec![identity("c", None)],
+    }));
+    bench.pass(3 * SESSION_MS);
+    assert_eq!(bench.pending.len(), 1, "nothing else is decided meanwhile");
+    bench.commit_all();
+    bench.pass(SESSION_MS - 1);
+    for member in [&a, &b] {
+        let told = member.heartbeat(&mut bench);
+        assert_eq!(told, ErrorCode::RebalanceInProgress, "and here");
+    }
+    assert_eq!(listed(&bench), ("classic", "PreparingRebalance"));
+}
+
+#[test]
 fn whoever_waits_for_a_rebalance_joins_the_group_of_consumers_instead() {
     let mut bench = bench();
     let (mut a, mut b) = pair(&mut bench);
