@@ -8,9 +8,13 @@ pub mod config;
 
 pub mod data_dir;
 
+pub mod data_dirs;
+
 pub mod start_error;
 
 pub mod start;
+
+pub mod recovered;
 
 pub mod serve;
 

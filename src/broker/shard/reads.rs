@@ -8,8 +8,8 @@ use logic::partition::leader::Event;
 
 use super::hosted::{Hosted, Partition, now};
 use super::mail::{
-    Chunk, FoundOffset, OffsetItem, OffsetQuery, OffsetResult, ProducerRow, ReadItem, ReadLimits,
-    ReadResult, Refused,
+    Chunk, FoundOffset, LogRow, OffsetItem, OffsetQuery, OffsetResult, ProducerRow, ReadItem,
+    ReadLimits, ReadResult, Refused,
 };
 use crate::storage::{Read, ReadError, StorageError};
 
@@ -128,7 +128,7 @@ fn read_one(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Option<ReadRes
         return Some(marks.with(Vec::new()));
     }
     let bytes_max = room.bytes_for(item);
-    let read = partition.log.read(
+    let read = partition.log().read(
         item.offset,
         marks.high_watermark,
         bytes_max,
@@ -161,7 +161,7 @@ async fn read_from_disk(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Re
     };
     let marks = Marks::of(&partition);
     let bytes_max = room.bytes_for(item);
-    let log = partition.log.clone();
+    let log = partition.log();
     let read = log
         .read_slow(
             item.offset,
@@ -223,7 +223,7 @@ async fn offset(hosted: &Hosted, item: &OffsetItem) -> OffsetResult {
         offset,
         epoch,
     };
-    let log = partition.log.clone();
+    let log = partition.log();
     let found = match item.query {
         OffsetQuery::Earliest => return Ok(Some(at(marks.log_start))),
         OffsetQuery::Latest => return Ok(Some(at(marks.high_watermark))),
@@ -249,7 +249,7 @@ pub fn epoch_ends(
 ) -> Vec<Result<(LeaderEpoch, Offset), Refused>> {
     let end = |(id, known, epoch): &(PartitionId, Option<LeaderEpoch>, LeaderEpoch)| {
         let partition = find(hosted, *id, *known)?;
-        Ok(partition.log.epoch_end_offset(*epoch))
+        Ok(partition.log().epoch_end_offset(*epoch))
     };
     items.iter().map(end).collect()
 }
@@ -284,9 +284,9 @@ async fn delete_before(
     if before <= marks.log_start {
         return Ok(marks.log_start);
     }
-    let moved = partition.log.set_log_start(before).await;
+    let moved = partition.log().set_log_start(before).await;
     // It may have moved before something failed.
-    let event = Event::LogStart(partition.log.log_start());
+    let event = Event::LogStart(partition.log().log_start());
     hosted.step(&partition, now(), event, None, &mut Vec::new());
     match moved {
         Ok(()) => Ok(before),
@@ -294,13 +294,15 @@ async fn delete_before(
     }
 }
 
-/// The size of every log here, in bytes.
-pub fn describe_logs(hosted: &Hosted) -> Vec<(PartitionId, u64)> {
-    hosted
-        .all()
-        .into_iter()
-        .map(|(id, partition)| (id, partition.log.size_bytes()))
-        .collect()
+/// Every log here.
+pub fn describe_logs(hosted: &Hosted) -> Vec<LogRow> {
+    let all = hosted.all().into_iter();
+    all.map(|(id, partition)| LogRow {
+        partition: id,
+        dir: partition.dir(),
+        bytes: partition.log().size_bytes(),
+    })
+    .collect()
 }
 
 /// The producers of each partition.

@@ -181,6 +181,11 @@ impl Log {
         self.state.log.borrow().size_bytes()
     }
 
+    /// Whether its disk has less free space than the reserve: then nothing new should be appended.
+    pub fn is_short_of_space(&self) -> bool {
+        self.shared.reserve.is_low()
+    }
+
     /// New topic configs, for what is appended from now on.
     pub fn configure(&self, config: LogConfig) {
         self.state.log.borrow_mut().configure(config);
