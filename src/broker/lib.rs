@@ -14,6 +14,8 @@ pub mod start_error;
 
 pub mod start;
 
+pub mod moved;
+
 pub mod recovered;
 
 pub mod serve;

@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 
 use crate::consensus::{self, Loaded, MetadataLog};
 use crate::data_dirs::DataDirs;
+use crate::moved;
 use crate::net::listener;
 use crate::net::sweeper::Connections;
 use crate::recovered;
@@ -126,6 +127,7 @@ pub fn run(mut plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartErro
     let begun = Instant::now();
     let loaded = consensus::load(&plan.data_dirs.first().join(METADATA_LOG))
         .map_err(|error| StartError::Other(error.to_string()))?;
+    moved::settle(&mut plan.data_dirs);
     let found = recovered::recover(&mut plan.data_dirs, &loaded.image, &plan.storage)?;
     let report = Opened {
         topics: loaded.image.topic_count(),

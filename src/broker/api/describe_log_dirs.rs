@@ -79,6 +79,8 @@ fn described(log: &LogRow) -> DescribeLogDirsPartition {
     DescribeLogDirsPartition::default()
         .with_partition_index(log.partition.index)
         .with_partition_size(i64::try_from(log.bytes).unwrap_or(i64::MAX))
+        .with_offset_lag(log.future_lag.unwrap_or(0))
+        .with_is_future_key(log.future_lag.is_some())
 }
 
 /// A directory that is online, with what is in it and what its disk has.

@@ -58,6 +58,13 @@ impl Directories {
         (0..self.all.len()).map(DirId)
     }
 
+    /// The directory of this path, as DescribeLogDirs names it or by another name for the same.
+    pub fn find(&self, path: &str) -> Option<DirId> {
+        let wanted = Path::new(path);
+        let is_it = |known: &Path| known.components().eq(wanted.components());
+        self.ids().find(|id| is_it(self.path(*id)))
+    }
+
     /// A directory's path.
     pub fn path(&self, id: DirId) -> &Path {
         &self.all[id.0].path
@@ -135,7 +142,7 @@ pub(super) fn start(shard: &Rc<Shard>) {
     for (dir, storage) in shard.storages() {
         let (at, storage) = (shard.clone(), storage.clone());
         let to_fail = (shard.clone(), storage.clone());
-        reactor::spawn(async move { follow(&at, &storage).await });
+        reactor::spawn(async move { follow(&at, dir, &storage).await });
         reactor::spawn(async move {
             let (shard, storage) = to_fail;
             let why = storage.until_failed().await;
@@ -152,12 +159,14 @@ pub(super) fn start(shard: &Rc<Shard>) {
     }
 }
 
-async fn follow(shard: &Rc<Shard>, storage: &Storage) {
+async fn follow(shard: &Rc<Shard>, dir: DirId, storage: &Storage) {
     loop {
         let moved = storage.progressed().await;
         let failed = storage.failed().is_some();
         let mut owed = Vec::new();
-        for id in moved {
+        // One may have left meanwhile, and be better off where it is.
+        let is_here = |id: &PartitionId| shard.hosted.get(*id).is_some_and(|it| it.dir() == dir);
+        for id in moved.into_iter().filter(is_here) {
             shard.hosted.progressed(id, failed, &mut owed);
         }
         shard.deliver(owed);

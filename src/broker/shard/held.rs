@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use logic::ids::PartitionId;
 use logic::partition::leader::Acks;
 
 use super::Shard;
@@ -70,6 +71,24 @@ fn hold(shard: &Rc<Shard>, dir: DirId, part: Part) {
     drop(queues);
     if is_new {
         reactor::spawn(release(shard.clone(), dir));
+    }
+}
+
+/// Lets in at once what waits for one partition of a directory.
+pub fn release_now(shard: &Rc<Shard>, dir: DirId, id: PartitionId) {
+    let mut now = Vec::new();
+    if let Some(queue) = shard.held.queues.borrow_mut().get_mut(&dir) {
+        for part in queue {
+            let items = std::mem::take(&mut part.items);
+            let (its, others): (Vec<_>, Vec<_>) = items
+                .into_iter()
+                .partition(|(_, item)| item.partition == id);
+            part.items = others;
+            now.push((part.job.clone(), part.acks, its));
+        }
+    }
+    for (job, acks, items) in now.into_iter().filter(|(.., items)| !items.is_empty()) {
+        shard.append(&job, acks, items);
     }
 }
 

@@ -12,33 +12,82 @@ use logic::partition::leader::{Acks, Effect, Event, Leader, Outcome, Rules, Toke
 
 use super::directories::{DirId, Directories};
 use super::mail::{Answer, ProduceItem, Refused, ShardId};
-use crate::storage::{AppendBatch, Log, StorageError};
+use crate::storage::{AppendBatch, Log, Signal, StorageError};
 
 /// One partition: who decides, and where the bytes are.
 pub struct Partition {
     /// Decides.
     pub leader: RefCell<Leader>,
     /// Holds the bytes.
-    log: Log,
+    log: RefCell<Log>,
     /// The directory that it lies in.
-    dir: DirId,
+    dir: Cell<DirId>,
+    /// While the log is about to be another one: what is sent to the partition meanwhile, in order.
+    waiting: RefCell<Option<Vec<Waiting>>>,
+    /// It is the other one now.
+    resumed: Signal,
+}
+
+/// A batch that waits until its partition has a log again.
+pub struct Waiting {
+    /// Its request.
+    pub job: Rc<Job>,
+    /// When to answer.
+    pub acks: Acks,
+    /// The batch, by its place in the request.
+    pub item: (usize, ProduceItem),
 }
 
 impl Partition {
     /// A partition whose log lies in a directory.
     pub fn new(leader: Leader, log: Log, dir: DirId) -> Self {
-        let leader = RefCell::new(leader);
-        Self { leader, log, dir }
+        Self {
+            leader: RefCell::new(leader),
+            log: RefCell::new(log),
+            dir: Cell::new(dir),
+            waiting: RefCell::default(),
+            resumed: Signal::default(),
+        }
     }
 
     /// Holds the bytes.
     pub fn log(&self) -> Log {
-        self.log.clone()
+        self.log.borrow().clone()
     }
 
     /// The directory that its log lies in.
     pub fn dir(&self) -> DirId {
-        self.dir
+        self.dir.get()
+    }
+
+    /// From now on what is sent to it waits.
+    pub fn pause(&self) {
+        self.waiting.replace(Some(Vec::new()));
+    }
+
+    fn wait(&self, waiting: Waiting) {
+        self.waiting
+            .borrow_mut()
+            .get_or_insert_default()
+            .push(waiting);
+    }
+
+    /// What was sent meanwhile; from now on nothing waits.
+    pub fn resume(&self) -> Vec<Waiting> {
+        let waiting = self.waiting.take().unwrap_or_default();
+        self.resumed.notify();
+        waiting
+    }
+
+    /// Whether its log is about to be another one.
+    pub fn is_paused(&self) -> bool {
+        self.waiting.borrow().is_some()
+    }
+
+    /// Waits until that is over; says whether the log is another one than this.
+    pub async fn has_left(&self, log: &Log) -> bool {
+        self.resumed.until(|| !self.is_paused()).await;
+        !self.log().is_same(log)
     }
 }
 
@@ -121,6 +170,17 @@ impl Hosted {
         Some(partition)
     }
 
+    /// A partition's log is another one now, in another directory.
+    pub fn relocate(&self, id: PartitionId, partition: &Rc<Partition>, log: Log, dir: DirId) {
+        let is_here = self.get(id).is_some_and(|it| Rc::ptr_eq(&it, partition));
+        if is_here {
+            self.directories.subtract(partition.dir());
+            self.directories.add(dir);
+        }
+        partition.log.replace(log);
+        partition.dir.set(dir);
+    }
+
     /// The partition, if it is led here.
     pub fn get(&self, id: PartitionId) -> Option<Rc<Partition>> {
         self.partitions.borrow().get(&id).cloned()
@@ -162,7 +222,13 @@ impl Hosted {
     ) {
         for (index, item) in items {
             let partition = match self.find(item.partition) {
-                Ok(it) if space == Space::Free && it.log.is_short_of_space() => {
+                Ok(it) if it.is_paused() => {
+                    let job = job.clone();
+                    let item = (index, item);
+                    it.wait(Waiting { job, acks, item });
+                    continue;
+                }
+                Ok(it) if space == Space::Free && it.log().is_short_of_space() => {
                     Err(Refused::Storage)
                 }
                 found => found,

@@ -87,6 +87,8 @@ pub enum Ask {
     DeleteRecords(Vec<(PartitionId, Offset)>),
     /// The size of every log that the shard owns.
     DescribeLogs,
+    /// Move logs to other data directories.
+    Move(Vec<(PartitionId, DirId)>),
     /// The producers of these partitions.
     DescribeProducers(Vec<PartitionId>),
     /// A question about a group, for the shard of the partition that holds it, by its index.
@@ -284,6 +286,8 @@ pub enum Answer {
     Deleted(Vec<Result<Offset, Refused>>),
     /// To [`Ask::DescribeLogs`].
     Logs(Vec<LogRow>),
+    /// To [`Ask::Move`]: whether each move has begun.
+    Moving(Vec<Result<(), Refused>>),
     /// To [`Ask::DescribeProducers`].
     Producers(Vec<Result<Vec<ProducerRow>, Refused>>),
     /// To [`Ask::Group`].
@@ -304,6 +308,8 @@ pub struct LogRow {
     pub dir: DirId,
     /// Bytes on disk.
     pub bytes: u64,
+    /// For a copy that is on its way to take the log's place: by how many records it is behind.
+    pub future_lag: Option<i64>,
 }
 
 /// One producer, as DescribeProducers shows it.

@@ -213,6 +213,16 @@ async fn host(
     Ok(())
 }
 
+/// Gives a partition's log its topic's rules again.
+pub fn configure(shard: &Shard, id: PartitionId, partition: &Partition) {
+    let image = shard.metadata.image();
+    let identity = &shard.metadata.identity;
+    if let Some(topic) = image.topic(id.topic) {
+        let resolved = Resolved::new(&image, &identity.statics, identity.node, Some(topic));
+        partition.log().configure(log_config(&resolved));
+    }
+}
+
 /// Has the partition's log ask its leader for the state of the producers.
 fn know_producers(partition: &Rc<Partition>) {
     let leader = Rc::downgrade(partition);
@@ -305,8 +315,12 @@ async fn forget(shard: &Rc<Shard>, topic: &Topic) {
         let mut owed = Vec::new();
         let partition = shard.hosted.remove(id, &mut owed);
         shard.directories.forget_partition(id);
+        shard.moves.cancel(id);
         shard.deliver(owed);
         if let Some(partition) = partition {
+            // While it is about to be another one, the wrong one would go.
+            let before = partition.log();
+            partition.has_left(&before).await;
             let log: Log = partition.log();
             if let Err(error) = log.delete().await {
                 eprintln!(

@@ -13,6 +13,7 @@ pub mod groups;
 mod held;
 pub mod hosted;
 pub mod metadata;
+pub mod moves;
 pub mod producer_ids;
 pub mod reads;
 pub mod upkeep;
@@ -41,6 +42,7 @@ use held::Held;
 use hosted::{Hosted, Job, Owed, Space, now};
 use mail::{Answer, Ask, Mail, Placed, ProduceItem, Refused, ShardId};
 use metadata::Metadata;
+use moves::Moves;
 use producer_ids::ProducerIds;
 
 /// Messages that one mailbox holds; beyond it the sender keeps them and tries again.
@@ -107,6 +109,7 @@ pub struct Shard {
     /// This shard's part of each directory; none of one that could not be opened.
     storages: Vec<Option<Storage>>,
     held: Held,
+    moves: Moves,
     calls: Rc<Calls>,
     outboxes: Vec<Outbox>,
     controller: Option<Controller>,
@@ -170,6 +173,7 @@ impl Shard {
             directories: parts.directories,
             storages: parts.storages,
             held: Held::default(),
+            moves: Moves::default(),
             calls: Rc::default(),
             outboxes: parts.senders.into_iter().map(outbox).collect(),
             controller: parts.controller,
@@ -367,7 +371,12 @@ impl Shard {
                 Ask::DeleteRecords(items) => {
                     Answer::Deleted(reads::delete_records(&shard.hosted, &items).await)
                 }
-                Ask::DescribeLogs => Answer::Logs(reads::describe_logs(&shard.hosted)),
+                Ask::DescribeLogs => {
+                    let mut logs = reads::describe_logs(&shard.hosted);
+                    logs.extend(shard.moves.describe(&shard));
+                    Answer::Logs(logs)
+                }
+                Ask::Move(items) => Answer::Moving(moves::ask(&shard, &items)),
                 Ask::DescribeProducers(items) => {
                     Answer::Producers(reads::describe_producers(&shard.hosted, &items))
                 }

@@ -12,7 +12,7 @@ use logic::partition::leader::Event;
 use super::Shard;
 use super::directories::DirId;
 use super::hosted::{Partition, now};
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageError};
 
 /// The first look after the start, as in Kafka, unless looks are more frequent.
 const FIRST_LOOK: Duration = Duration::from_secs(30);
@@ -98,6 +98,9 @@ impl Upkeep {
     }
 
     async fn retain(&self, id: PartitionId, partition: &Partition, wall_ms: Option<i64>) {
+        if partition.is_paused() {
+            return;
+        }
         let high_watermark = partition.leader.borrow().high_watermark();
         let retained = partition.log().retain(wall_ms, high_watermark).await;
         // Some may have gone before something failed.
@@ -117,6 +120,8 @@ impl Upkeep {
                     gone.log_start.0
                 );
             }
+            // A log that is about to be another one: the next look finds that.
+            Err(StorageError::Closed) => {}
             // A topic that is being deleted, or a broker that stops.
             Err(_) if self.shard.stopping() || self.shard.hosted.get(id).is_none() => {}
             Err(error) => eprintln!("error: retention of {}-{}: {error}", name(), id.index),

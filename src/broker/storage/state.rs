@@ -328,7 +328,8 @@ impl Storage {
         trim::close(&self.shared).await;
     }
 
-    fn host(&self, state: LogState) -> Log {
+    /// Takes a log in.
+    pub(super) fn host(&self, state: LogState) -> Log {
         let state = Rc::new(state);
         let id = state.id();
         let before = self.shared.logs.borrow_mut().insert(id, state.clone());
