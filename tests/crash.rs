@@ -18,6 +18,8 @@ mod calibration;
 mod choices;
 #[path = "crash/device.rs"]
 mod device;
+#[path = "crash/directory.rs"]
+mod directory;
 #[path = "crash/disk.rs"]
 mod disk;
 #[path = "crash/killed.rs"]
@@ -52,6 +54,10 @@ const PROOFS: &[Proof] = &[
     (
         "the_disk_forgets_what_no_flush_has_covered",
         calibration::the_disk_forgets_what_no_flush_has_covered,
+    ),
+    (
+        "a_disk_that_fails_takes_only_its_own_partitions_offline",
+        directory::a_disk_that_fails_takes_only_its_own_partitions_offline,
     ),
     ("a_power_cut_loses_nothing_acknowledged", || {
         power::a_power_cut_loses_nothing_acknowledged(POWER_CUTS)

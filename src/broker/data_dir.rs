@@ -91,6 +91,34 @@ pub enum DataDirError {
         /// The node that this broker is set to be.
         wanted: i32,
     },
+    /// It belongs to another cluster than the first one.
+    OtherCluster {
+        /// The directory.
+        path: PathBuf,
+        /// The cluster that it belongs to.
+        found: String,
+        /// The cluster of the first directory.
+        wanted: String,
+    },
+    /// It is the same directory, or a copy of it, as another one of this broker's.
+    Twice {
+        /// The directory.
+        path: PathBuf,
+        /// The other one.
+        other: PathBuf,
+    },
+    /// The first directory, which holds the metadata, is new, and another one is not.
+    FirstIsNew {
+        /// The first.
+        path: PathBuf,
+        /// The other one.
+        other: PathBuf,
+    },
+    /// The list of the directories that were in use cannot be read.
+    ListDamaged {
+        /// The list.
+        path: PathBuf,
+    },
     /// Neither the file that says whose it is nor its copy can be read.
     Damaged {
         /// The directory.
@@ -113,14 +141,29 @@ impl DataDir {
     /// # Errors
     /// A [`DataDirError`]; the directory is then as it was.
     pub fn open(path: &Path, node_id: i32) -> Result<Self, DataDirError> {
+        Self::open_in(path, node_id, None)
+    }
+
+    /// The same of one that must be of this cluster, or becomes it if it is empty.
+    ///
+    /// # Errors
+    /// A [`DataDirError`]; the directory is then as it was.
+    pub fn open_in(path: &Path, node_id: i32, cluster: Option<&str>) -> Result<Self, DataDirError> {
         fs::create_dir_all(path).map_err(failed("create", path))?;
         // Looked at before the lock, so that nothing is left in a directory that is not ours.
         refuse_foreign(path)?;
         let lock = lock(path)?;
         let (identity, created) = match read_identity(path)? {
             Some(identity) => (identity, false),
-            None => (Identity::random(node_id, path)?, true),
+            None => (Identity::random(node_id, cluster, path)?, true),
         };
+        if let Some(wanted) = cluster.filter(|wanted| **wanted != identity.cluster_id) {
+            return Err(DataDirError::OtherCluster {
+                path: path.to_owned(),
+                found: identity.cluster_id,
+                wanted: wanted.to_owned(),
+            });
+        }
         if identity.node_id != node_id {
             return Err(DataDirError::OtherNode {
                 path: path.to_owned(),
@@ -131,7 +174,7 @@ impl DataDir {
         // Written at each start unless both are whole: so a damaged one is mended by its copy.
         for name in [META, META_COPY] {
             if !matches!(read_meta(&path.join(name))?, Meta::Good(found) if found == identity) {
-                write_meta(path, name, &identity)?;
+                write_small(path, name, META_NEW, &identity.encode())?;
             }
         }
         Ok(Self {
@@ -159,11 +202,15 @@ impl DataDir {
 }
 
 impl Identity {
-    fn random(node_id: i32, path: &Path) -> Result<Self, DataDirError> {
+    fn random(node_id: i32, cluster: Option<&str>, path: &Path) -> Result<Self, DataDirError> {
+        let id = || random_id().map_err(failed("make an id for", path));
         Ok(Self {
-            cluster_id: random_id().map_err(failed("make an id for", path))?,
+            cluster_id: match cluster {
+                Some(cluster) => cluster.to_owned(),
+                None => id()?,
+            },
             node_id,
-            directory_id: random_id().map_err(failed("make an id for", path))?,
+            directory_id: id()?,
         })
     }
 
@@ -216,7 +263,11 @@ fn read_meta(path: &Path) -> Result<Meta, DataDirError> {
     }
 }
 
-fn read_identity(path: &Path) -> Result<Option<Identity>, DataDirError> {
+/// Whose a directory is; none of one that nobody has used yet, or that is not there.
+///
+/// # Errors
+/// When it cannot be read, or is of a newer corelog.
+pub fn read_identity(path: &Path) -> Result<Option<Identity>, DataDirError> {
     let metas = [
         read_meta(&path.join(META))?,
         read_meta(&path.join(META_COPY))?,
@@ -242,10 +293,15 @@ fn read_identity(path: &Path) -> Result<Option<Identity>, DataDirError> {
 
 /// Written new, flushed, renamed, and the directory flushed: after a power loss there is the old
 /// file or the new one.
-fn write_meta(path: &Path, name: &str, identity: &Identity) -> Result<(), DataDirError> {
-    let new = path.join(META_NEW);
+pub fn write_small(
+    path: &Path,
+    name: &str,
+    new_name: &str,
+    text: &str,
+) -> Result<(), DataDirError> {
+    let new = path.join(new_name);
     let mut file = File::create(&new).map_err(failed("create", &new))?;
-    file.write_all(identity.encode().as_bytes())
+    file.write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
         .map_err(failed("write to", path))?;
     let to = path.join(name);
@@ -335,9 +391,68 @@ fn base64(bytes: [u8; 16]) -> String {
         .collect()
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
+/// Says what was attempted when the machine refused.
+pub fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
     let path = path.to_owned();
     move |error| DataDirError::Io { doing, path, error }
+}
+
+impl DataDirError {
+    /// What is wrong among several directories.
+    fn among_several(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherCluster {
+                path,
+                found,
+                wanted,
+            } => write!(
+                out,
+                "{} belongs to cluster {found} and the first data directory to cluster {wanted}; name only \
+                 directories of one broker with --data",
+                path.display()
+            ),
+            Self::Twice { path, other } => write!(
+                out,
+                "{} and {} are the same directory, or one is a copy of the other; name each once with --data",
+                other.display(),
+                path.display()
+            ),
+            Self::FirstIsNew { path, other } => write!(
+                out,
+                "{} comes first, so that it has to hold the metadata, and is empty, while {} is in use; name \
+                 the directory with the metadata.log first with --data, or mount its disk",
+                path.display(),
+                other.display()
+            ),
+            Self::ListDamaged { path } => write!(
+                out,
+                "{} does not say legibly which data directories were in use; see that --data names all of \
+                 them, then remove it",
+                path.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn io_remedy(out: &mut fmt::Formatter<'_>, error: &io::Error) -> fmt::Result {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => write!(
+            out,
+            "give this user the right to write there, or choose another directory with --data"
+        ),
+        io::ErrorKind::StorageFull => {
+            write!(out, "free space there, or choose another disk with --data")
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            write!(out, "choose a directory with --data")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => write!(
+            out,
+            "mount it for writing, or choose another directory with --data"
+        ),
+        _ => write!(out, "see to the disk, or choose another with --data"),
+    }
 }
 
 impl fmt::Display for DataDirError {
@@ -346,23 +461,7 @@ impl fmt::Display for DataDirError {
             Self::Io { doing, path, error } => {
                 let path = path.display();
                 write!(out, "cannot {doing} {path}: {error}; ")?;
-                match error.kind() {
-                    io::ErrorKind::PermissionDenied => write!(
-                        out,
-                        "give this user the right to write there, or choose another directory with --data"
-                    ),
-                    io::ErrorKind::StorageFull => {
-                        write!(out, "free space there, or choose another disk with --data")
-                    }
-                    io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                        write!(out, "choose a directory with --data")
-                    }
-                    io::ErrorKind::ReadOnlyFilesystem => write!(
-                        out,
-                        "mount it for writing, or choose another directory with --data"
-                    ),
-                    _ => write!(out, "see to the disk, or choose another with --data"),
-                }
+                io_remedy(out, error)
             }
             Self::Locked { path, holder } => {
                 let path = path.display();
@@ -400,6 +499,10 @@ impl fmt::Display for DataDirError {
                  {found}, or choose another directory with --data",
                 path.display()
             ),
+            Self::OtherCluster { .. }
+            | Self::Twice { .. }
+            | Self::FirstIsNew { .. }
+            | Self::ListDamaged { .. } => self.among_several(out),
             Self::Damaged { path } => write!(
                 out,
                 "{} says in neither {META} nor {META_COPY} legibly whose it is; restore one of \

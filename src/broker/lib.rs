@@ -8,9 +8,15 @@ pub mod config;
 
 pub mod data_dir;
 
+pub mod data_dirs;
+
 pub mod start_error;
 
 pub mod start;
+
+pub mod moved;
+
+pub mod recovered;
 
 pub mod serve;
 

@@ -1,10 +1,9 @@
 //! Puts the broker together: data directory, recovery, one executor per shard, listener, signals.
 //! Knows the rooms, and nothing of what happens in them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -19,18 +18,23 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::consensus::{self, Loaded, MetadataLog};
+use crate::data_dirs::DataDirs;
+use crate::moved;
 use crate::net::listener;
 use crate::net::sweeper::Connections;
+use crate::recovered;
 use crate::shard::controller::{Controller, partition_id};
+use crate::shard::directories::{DirId, Directories};
 use crate::shard::gate::Gate;
 use crate::shard::groups;
 use crate::shard::mail::{Mail, ShardId};
-use crate::shard::metadata::{self, Identity, Metadata};
+use crate::shard::metadata::{self, Identity, Metadata, Opening};
 use crate::shard::{Limits, MAILBOX_CAPACITY, Parts, Shard};
 use crate::start_error::StartError;
-use crate::storage::place::log_name;
-use crate::storage::{self, Damaged, RecoveredLog, Storage};
+use crate::storage::{self, Storage};
 
+/// The metadata, in the first data directory.
+const METADATA_LOG: &str = "metadata.log";
 /// How often a stopping shard looks whether its connections are drained.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 /// A stop that takes longer than this is given up.
@@ -38,8 +42,8 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// All that a broker is started with.
 pub struct Plan {
-    /// The data directory, locked by the caller.
-    pub data_dir: PathBuf,
+    /// The data directories, locked.
+    pub data_dirs: DataDirs,
     /// The bound listener.
     pub listener: TcpListener,
     /// How many shards.
@@ -90,9 +94,7 @@ struct Share {
     shard: ShardId,
     image: Image,
     placement: HashMap<PartitionId, ShardId>,
-    recovered: HashMap<PartitionId, RecoveredLog>,
-    /// Partitions that stay offline.
-    damaged: HashSet<PartitionId>,
+    opening: Opening,
     /// For shard 0: the metadata log and the partitions on each shard.
     controller: Option<(Loaded, Vec<usize>)>,
     senders: Vec<Sender<Mail>>,
@@ -110,7 +112,7 @@ type Outcome = Result<Arc<LateTurns>, String>;
 /// What every shard is started with.
 #[derive(Clone)]
 struct Common {
-    data_dir: PathBuf,
+    directories: Arc<Directories>,
     limits: Limits,
     storage: storage::Settings,
     identity: Arc<Identity>,
@@ -119,28 +121,24 @@ struct Common {
 
 /// Recovers, starts the shards, calls `opened` once clients are served, and returns when the broker
 /// has stopped on a signal. An error says why it could not start.
-pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
+pub fn run(mut plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
     let signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|error| StartError::Other(error.to_string()))?;
     let begun = Instant::now();
-    let loaded = consensus::load(&plan.data_dir.join("metadata.log"))
+    let loaded = consensus::load(&plan.data_dirs.first().join(METADATA_LOG))
         .map_err(|error| StartError::Other(error.to_string()))?;
-    let recovery = storage::recover(&plan.data_dir, &plan.storage)
-        .map_err(|error| StartError::Other(format!("the logs cannot be recovered: {error}")))?;
-    for damaged in &recovery.damaged {
-        eprintln!("error: a partition stays offline: {damaged:?}");
-    }
+    moved::settle(&mut plan.data_dirs);
+    let found = recovered::recover(&mut plan.data_dirs, &loaded.image, &plan.storage)?;
     let report = Opened {
         topics: loaded.image.topic_count(),
         partitions: loaded.image.partition_count(),
         recovery: begun.elapsed(),
-        recovered_bytes: recovery.bytes,
+        recovered_bytes: found.bytes,
     };
-    let damaged = offline(&loaded.image, &recovery.damaged);
-    let (shares, senders) = share(&plan, loaded, recovery.logs, &damaged);
+    let (shares, senders) = share(plan.shards, loaded, found.opening);
     let threads = plan.threads.clone();
     let common = Common {
-        data_dir: plan.data_dir.clone(),
+        directories: Directories::new(described(&plan.data_dirs), found.offline),
         limits: plan.limits.clone(),
         storage: plan.storage.clone(),
         identity: Arc::new(plan.identity),
@@ -164,18 +162,12 @@ pub fn run(plan: Plan, opened: impl FnOnce(&Opened)) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The partitions that must not be served: also those of whose logs only the directory's name tells, since
-/// the file in it that says whose it is is what was damaged.
-fn offline(image: &Image, damaged: &[Damaged]) -> HashSet<PartitionId> {
-    let known = damaged.iter().filter_map(|it| it.id);
-    let unknown = damaged.iter().filter(|it| it.id.is_none());
-    let names: HashSet<_> = unknown.filter_map(|it| it.directory.file_name()).collect();
-    let partitions = image.topics().flat_map(|topic| {
-        let ids = (0..topic.partitions.len()).map(move |index| partition_id(topic.id, index));
-        ids.map(move |id| (id, log_name(&topic.name, id)))
-    });
-    let named = partitions.filter(|(_, name)| names.contains(OsStr::new(name)));
-    known.chain(named.map(|(id, _)| id)).collect()
+/// Each directory's path as clients see it, and whether it is online.
+fn described(data_dirs: &DataDirs) -> Vec<(PathBuf, bool)> {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let all = data_dirs.all();
+    all.map(|(path, opened)| (absolute(path), opened.is_ok()))
+        .collect()
 }
 
 /// Starts an executor per shard and waits until each can serve.
@@ -248,29 +240,27 @@ fn stop_on_signal(mut signals: Signals, senders: &[Sender<Mail>]) {
 
 /// Gives every partition to a shard: in the order of their ids, in turn, so that counts differ by at
 /// most one.
-fn share(
-    plan: &Plan,
-    loaded: Loaded,
-    logs: Vec<RecoveredLog>,
-    damaged: &HashSet<PartitionId>,
-) -> (Vec<Started>, Vec<Sender<Mail>>) {
+fn share(shards: usize, loaded: Loaded, opening: Opening) -> (Vec<Started>, Vec<Sender<Mail>>) {
     let mut placement = HashMap::new();
-    let mut loads = vec![0; plan.shards];
+    let mut loads = vec![0; shards];
     for topic in loaded.image.topics() {
         for index in 0..topic.partitions.len() {
-            let shard = placement.len() % plan.shards;
+            let shard = placement.len() % shards;
             loads[shard] += 1;
             placement.insert(partition_id(topic.id, index), ShardId(shard));
         }
     }
-    let mut by_shard: BTreeMap<ShardId, HashMap<PartitionId, RecoveredLog>> = BTreeMap::new();
-    for log in logs {
-        if let Some(shard) = placement.get(&log.id()) {
-            by_shard.entry(*shard).or_default().insert(log.id(), log);
-        }
+    let mut by_shard: BTreeMap<ShardId, Opening> = BTreeMap::new();
+    for (id, log) in opening.recovered {
+        let opening = by_shard.entry(placement[&id]).or_default();
+        opening.recovered.insert(id, log);
+    }
+    for (id, dir) in opening.fresh {
+        let opening = by_shard.entry(placement[&id]).or_default();
+        opening.fresh.insert(id, dir);
     }
     let (senders, receivers): (Vec<_>, Vec<_>) =
-        (0..plan.shards).map(|_| mailbox(MAILBOX_CAPACITY)).unzip();
+        (0..shards).map(|_| mailbox(MAILBOX_CAPACITY)).unzip();
     let image = loaded.image.clone();
     let mut controller = Some((loaded, loads));
     let shares = receivers.into_iter().enumerate().map(|(index, receiver)| {
@@ -278,8 +268,7 @@ fn share(
             shard: ShardId(index),
             image: image.clone(),
             placement: placement.clone(),
-            recovered: by_shard.remove(&ShardId(index)).unwrap_or_default(),
-            damaged: damaged.clone(),
+            opening: by_shard.remove(&ShardId(index)).unwrap_or_default(),
             controller: controller.take(),
             senders: senders.clone(),
         };
@@ -330,24 +319,24 @@ async fn shard_main(
     shard.close().await;
 }
 
-/// Opens a shard's disk and the partitions that it owns.
+/// Opens a shard's part of each disk and the partitions that it owns.
 async fn prepare(reactor: Reactor, common: &Common, share: Share) -> Result<Rc<Shard>, String> {
     let Share {
         shard: id,
         image,
         placement,
-        recovered,
-        damaged,
+        opening,
         controller,
         senders,
     } = share;
-    let settings = common.storage.clone();
-    let storage = Storage::open(&reactor, &common.data_dir, id.0, settings)
-        .await
-        .map_err(|error| format!("shard {} cannot open its write-ahead log: {error}", id.0))?;
+    let directories = &common.directories;
+    let mut storages = Vec::new();
+    for dir in directories.ids() {
+        storages.push(open(&reactor, common, id, dir).await?);
+    }
     let controller = match controller {
         Some((loaded, loads)) => {
-            let path = common.data_dir.join("metadata.log");
+            let path = directories.path(DirId::METADATA).join(METADATA_LOG);
             let log = MetadataLog::open(&reactor, &path, &loaded)
                 .await
                 .map_err(|error| format!("{} cannot be opened: {error}", path.display()))?;
@@ -360,14 +349,45 @@ async fn prepare(reactor: Reactor, common: &Common, share: Share) -> Result<Rc<S
         reactor,
         limits: common.limits.clone(),
         metadata: Metadata::new(common.identity.clone(), image, placement),
-        storage: storage.clone(),
+        directories: directories.clone(),
+        storages,
         senders,
         controller,
     });
-    shard.hosted.set_offline(damaged);
-    metadata::open(&shard, &storage, recovered)
+    metadata::open(&shard, opening)
         .await
         .map_err(|error| format!("shard {} cannot open its partitions: {error}", id.0))?;
     groups::start(&shard);
     Ok(shard)
+}
+
+/// Opens a shard's part of a directory; none of one that is offline. The first must be there.
+async fn open(
+    reactor: &Reactor,
+    common: &Common,
+    shard: ShardId,
+    dir: DirId,
+) -> Result<Option<Storage>, String> {
+    let directories = &common.directories;
+    if !directories.is_online(dir) {
+        return Ok(None);
+    }
+    let path = directories.path(dir);
+    let opened = Storage::open(reactor, path, shard.0, common.storage.clone()).await;
+    match opened {
+        Ok(storage) => Ok(Some(storage)),
+        Err(error) if dir == DirId::METADATA => Err(format!(
+            "shard {} cannot open its write-ahead log: {error}",
+            shard.0
+        )),
+        Err(error) => {
+            if directories.set_offline(dir) {
+                let path = path.display();
+                eprintln!(
+                    "error: data directory {path} is offline, with all partitions in it: {error}"
+                );
+            }
+            Ok(None)
+        }
+    }
 }

@@ -11,7 +11,7 @@ use logic::group;
 use crate::command::banner::Banner;
 use crate::command::machine::Machine;
 use crate::config::{Settings, rules};
-use crate::data_dir::DataDir;
+use crate::data_dirs::DataDirs;
 use crate::serve::{self, Opened, Plan, Threads};
 use crate::shard::Limits;
 use crate::shard::cleaning::CleanerLimits;
@@ -30,15 +30,16 @@ const TAKEN_PAUSE: Duration = Duration::from_millis(10);
 /// # Errors
 /// Why it did not start.
 pub fn start(settings: Settings) -> Result<(), StartError> {
-    let data_dir = DataDir::open(&settings.data.dir, settings.broker.node_id)?;
-    let machine = Machine::prepare(&settings, &data_dir)?;
+    let mut data_dirs = DataDirs::open(&settings.data.dirs, settings.broker.node_id)?;
+    let machine = Machine::prepare(&settings, &mut data_dirs)?;
+    let identity = data_dirs.identity().clone();
     let address = settings.listener.listen;
     let listener = bind(address).map_err(|error| StartError::Listen { address, error })?;
     let listen = listener.local_addr().unwrap_or(address);
     let connections_max = machine.connections_max(settings.shard_count());
-    let plan = plan(&settings, &data_dir, listener, connections_max);
+    let plan = plan(&settings, data_dirs, listener, connections_max);
     serve::run(plan, |opened| {
-        let banner = Banner::new(&settings, &data_dir, machine, listen, recovery(opened));
+        let banner = Banner::new(&settings, &identity, machine, listen, recovery(opened));
         eprintln!("{banner}");
     })
 }
@@ -106,7 +107,7 @@ fn group_limits(settings: &Settings) -> GroupLimits {
 
 fn plan(
     settings: &Settings,
-    data_dir: &DataDir,
+    data_dirs: DataDirs,
     listener: TcpListener,
     connections_max: usize,
 ) -> Plan {
@@ -115,8 +116,9 @@ fn plan(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let node = settings.broker.node_id;
     let rack = &settings.broker.rack;
+    let cluster = data_dirs.identity().cluster_id.clone();
     Plan {
-        data_dir: data_dir.path().to_owned(),
+        data_dirs,
         listener,
         shards,
         threads: Threads {
@@ -156,14 +158,13 @@ fn plan(
         },
         identity: Identity {
             node,
-            cluster: data_dir.identity().cluster_id.clone(),
+            cluster,
             rack: (!rack.is_empty()).then(|| rack.clone()),
             advertised: settings
                 .listener
                 .advertise
                 .as_ref()
                 .map(|it| (it.host.clone(), it.port)),
-            data_dir: data_dir.path().display().to_string(),
             statics: settings.statics(),
             limits: change::Limits {
                 broker: node,

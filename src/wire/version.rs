@@ -54,6 +54,7 @@ macro_rules! for_each_api {
             OffsetForLeaderEpoch, offset_for_leader_epoch_request::OffsetForLeaderEpochRequestData, offset_for_leader_epoch_response::OffsetForLeaderEpochResponseData, 2, 4;
             DescribeConfigs, describe_configs_request::DescribeConfigsRequestData, describe_configs_response::DescribeConfigsResponseData, 1, 4;
             AlterConfigs, alter_configs_request::AlterConfigsRequestData, alter_configs_response::AlterConfigsResponseData, 0, 2;
+            AlterReplicaLogDirs, alter_replica_log_dirs_request::AlterReplicaLogDirsRequestData, alter_replica_log_dirs_response::AlterReplicaLogDirsResponseData, 1, 2;
             DescribeLogDirs, describe_log_dirs_request::DescribeLogDirsRequestData, describe_log_dirs_response::DescribeLogDirsResponseData, 1, 5;
             CreatePartitions, create_partitions_request::CreatePartitionsRequestData, create_partitions_response::CreatePartitionsResponseData, 0, 3;
             DeleteGroups, delete_groups_request::DeleteGroupsRequestData, delete_groups_response::DeleteGroupsResponseData, 0, 2;

@@ -36,10 +36,10 @@ impl Keep {
 }
 
 /// Why no such disk can be made here, if so.
-pub fn missing() -> Option<String> {
+pub fn missing(file_systems: &[FileSystem]) -> Option<String> {
     let fuse = fs::File::options().read(true).write(true).open("/dev/fuse");
     match fuse {
-        Ok(_) => block::missing(&[FileSystem::Ext4, FileSystem::Xfs]),
+        Ok(_) => block::missing(file_systems),
         Err(error) => Some(format!("/dev/fuse: {error}")),
     }
 }

@@ -60,7 +60,7 @@ pub fn handle(context: &Context, request: &DescribeTopicPartitionsRequestData) -
             break;
         }
         let until = topic.partitions.len().min(from.saturating_add(left));
-        answered.push(described(topic, from, until));
+        answered.push(described(context, topic, from, until));
         left -= until.saturating_sub(from);
         if until < topic.partitions.len() {
             next = Some(cursor_at(name, until));
@@ -94,12 +94,20 @@ fn missing(name: &str) -> DescribeTopicPartitionsResponseTopic {
         .with_topic_authorized_operations(NOT_ASKED)
 }
 
-fn described(topic: &Topic, from: usize, until: usize) -> DescribeTopicPartitionsResponseTopic {
+fn described(
+    context: &Context,
+    topic: &Topic,
+    from: usize,
+    until: usize,
+) -> DescribeTopicPartitionsResponseTopic {
     let partitions = (0..).zip(&topic.partitions).take(until).skip(from);
     let partitions = partitions.map(|(index, partition)| {
+        let told = topics::told_of(&context.shard, topic, index);
         DescribeTopicPartitionsResponsePartition::default()
+            .with_error_code(told.error_code)
             .with_partition_index(index)
-            .with_leader_id(partition.leader)
+            .with_leader_id(told.leader)
+            .with_offline_replicas(told.offline)
             .with_leader_epoch(partition.leader_epoch.0)
             .with_replica_nodes(partition.replicas.clone())
             .with_isr_nodes(partition.in_sync.clone())

@@ -10,6 +10,7 @@ use wire::{ErrorCode, KafkaString};
 
 use super::{Context, Handled, topics};
 use crate::shard::controller::{Change, Failed, Mode};
+use crate::shard::groups::partition_of;
 
 /// From this version on many keys may be asked for (KIP-699).
 const FIRST_VERSION_WITH_KEYS: i16 = 4;
@@ -43,6 +44,13 @@ pub async fn handle(context: &Context, request: FindCoordinatorRequestData) -> H
 }
 
 fn coordinator(context: &Context, key: KafkaString, found: Result<(), ErrorCode>) -> Coordinator {
+    // A group whose partition is offline has nobody who knows it.
+    let partition = partition_of(&context.shard, key.as_str());
+    let offline = partition.is_some_and(|id| context.shard.hosted.is_offline(id));
+    let found = match offline {
+        true => Err(ErrorCode::CoordinatorNotAvailable),
+        false => found,
+    };
     let coordinator = Coordinator::default().with_key(key);
     match found {
         Ok(()) => {

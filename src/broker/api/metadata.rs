@@ -32,7 +32,13 @@ pub async fn handle(context: &Context, request: MetadataRequestData) -> Handled 
         other => other,
     };
     let topics = match asked {
-        None => context.shard.metadata.image().topics().map(found).collect(),
+        None => context
+            .shard
+            .metadata
+            .image()
+            .topics()
+            .map(|topic| found(context, topic))
+            .collect(),
         Some(mut asked) => {
             once_each(&mut asked);
             let may_create =
@@ -129,7 +135,7 @@ fn look_up(context: &Context, asked: MetadataRequestTopic) -> MetadataResponseTo
     let name = asked.name.filter(|_| asked.topic_id == KafkaUuid::ZERO);
     match name {
         Some(name) => match image.topic_by_name(name.as_str()) {
-            Some(topic) => found(topic),
+            Some(topic) => found(context, topic),
             None => {
                 let error = match change::check_name(name.as_str()) {
                     Ok(()) => ErrorCode::UnknownTopicOrPartition,
@@ -140,17 +146,20 @@ fn look_up(context: &Context, asked: MetadataRequestTopic) -> MetadataResponseTo
         },
         None if asked.topic_id == KafkaUuid::ZERO => missing(ErrorCode::InvalidRequest),
         None => match image.topic(topics::topic_id(&asked.topic_id)) {
-            Some(topic) => found(topic),
+            Some(topic) => found(context, topic),
             None => missing(ErrorCode::UnknownTopicId).with_topic_id(asked.topic_id),
         },
     }
 }
 
-fn found(topic: &Topic) -> MetadataResponseTopic {
+fn found(context: &Context, topic: &Topic) -> MetadataResponseTopic {
     let partitions = (0..).zip(&topic.partitions).map(|(index, partition)| {
+        let told = topics::told_of(&context.shard, topic, index);
         MetadataResponsePartition::default()
+            .with_error_code(told.error_code)
             .with_partition_index(index)
-            .with_leader_id(partition.leader)
+            .with_leader_id(told.leader)
+            .with_offline_replicas(told.offline)
             .with_leader_epoch(partition.leader_epoch.0)
             .with_replica_nodes(partition.replicas.clone())
             .with_isr_nodes(partition.in_sync.clone())

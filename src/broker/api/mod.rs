@@ -15,6 +15,7 @@ mod delete_records;
 mod delete_topics;
 
 mod alter_configs;
+mod alter_replica_log_dirs;
 mod describe_configs;
 
 mod describe_cluster;
@@ -265,6 +266,9 @@ async fn dispatch(context: Context, request: Request) -> Handled {
         Request::DescribeCluster(request) => describe_cluster::handle(&context, &request),
         Request::DescribeTopicPartitions(request) => {
             describe_topic_partitions::handle(&context, &request)
+        }
+        Request::AlterReplicaLogDirs(request) => {
+            alter_replica_log_dirs::handle(&context, request).await
         }
         Request::DescribeLogDirs(request) => describe_log_dirs::handle(&context, request).await,
         Request::InitProducerId(request) => init_producer_id::handle(&context, request).await,

@@ -1,8 +1,9 @@
 //! What several APIs need: topics resolved, addresses, refusals as Kafka's codes, questions to the
 //! controller. Knows nothing of any one API.
 
+use logic::cluster::Topic;
 use logic::cluster::change::{self, Code};
-use logic::ids::TopicId;
+use logic::ids::{PartitionId, TopicId};
 use wire::{ErrorCode, KafkaString, KafkaUuid};
 
 use super::Context;
@@ -32,6 +33,38 @@ pub fn refuse_internal(shard: &Shard, id: TopicId) -> Result<TopicId, ErrorCode>
         return Err(ErrorCode::InvalidTopicException);
     }
     Ok(id)
+}
+
+/// A partition as clients are told of it.
+pub struct Told {
+    /// Why it cannot be used, if so.
+    pub error_code: i16,
+    /// The node that leads it, or -1.
+    pub leader: i32,
+    /// Replicas whose data directory is offline (KIP-112).
+    pub offline: Vec<i32>,
+}
+
+/// Says who leads a partition: as in Kafka nobody while the one replica is offline.
+pub fn told_of(shard: &Shard, topic: &Topic, index: i32) -> Told {
+    let id = PartitionId {
+        topic: topic.id,
+        index,
+    };
+    let place = usize::try_from(index).ok();
+    let partition = place.and_then(|place| topic.partitions.get(place));
+    match shard.hosted.is_offline(id) {
+        true => Told {
+            error_code: ErrorCode::LeaderNotAvailable.code(),
+            leader: -1,
+            offline: partition.map_or(Vec::new(), |it| it.replicas.clone()),
+        },
+        false => Told {
+            error_code: ErrorCode::None.code(),
+            leader: partition.map_or(-1, |it| it.leader),
+            offline: Vec::new(),
+        },
+    }
 }
 
 /// A topic id as it stands on the wire.

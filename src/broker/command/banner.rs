@@ -3,11 +3,10 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
-use super::machine::Machine;
+use super::machine::{Disk, Machine, Volume};
 use crate::config::{HostPort, Settings};
-use crate::data_dir::{DataDir, Identity};
+use crate::data_dir::Identity;
 use crate::start_error::Bytes;
 
 /// All that a start says.
@@ -19,9 +18,9 @@ pub struct Banner {
     pub listen: SocketAddr,
     /// What clients are told; none for the address that each connected to.
     pub advertise: Option<HostPort>,
-    /// The data directory.
-    pub data_dir: PathBuf,
-    /// Whose it is.
+    /// The data directories as they are set.
+    pub data: String,
+    /// Whose they are.
     pub identity: Identity,
     /// Shards that run.
     pub shards: usize,
@@ -37,7 +36,7 @@ impl Banner {
     /// Of a broker that is about to answer on `listen`.
     pub fn new(
         settings: &Settings,
-        data_dir: &DataDir,
+        identity: &Identity,
         machine: Machine,
         listen: SocketAddr,
         recovery: String,
@@ -47,8 +46,8 @@ impl Banner {
             version: env!("CARGO_PKG_VERSION"),
             listen,
             advertise: settings.listener.advertise.clone(),
-            data_dir: data_dir.path().to_owned(),
-            identity: data_dir.identity().clone(),
+            data: settings.data.listed(),
+            identity: identity.clone(),
             shards: settings.shard_count(),
             machine,
             durability: durability.map_or("flush", String::as_str).to_owned(),
@@ -76,11 +75,7 @@ impl fmt::Display for Banner {
             Some(address) => address.to_string(),
             None => "the address each client connected to".to_owned(),
         };
-        let data_dir = self.data_dir.display();
-        let direct = match machine.direct_io {
-            Some(bytes) => format!("on, blocks of {bytes} bytes"),
-            None => "off: this file system has none".to_owned(),
-        };
+        let direct = direct_io(&machine.disks);
         let buffers = if machine.registered_buffers {
             "on"
         } else {
@@ -93,9 +88,9 @@ impl fmt::Display for Banner {
         writeln!(out, "corelog {}", self.version)?;
         writeln!(out, "  listener    {}", self.listen)?;
         writeln!(out, "  advertised  {advertised}")?;
-        let free = Bytes(machine.file_system.free);
-        let kind = &machine.file_system.kind;
-        writeln!(out, "  data        {data_dir}: {kind}, {free} free")?;
+        for disk in &machine.disks {
+            writeln!(out, "  data        {}", told(disk))?;
+        }
         let identity = &self.identity;
         let (node, cluster) = (identity.node_id, &identity.cluster_id);
         writeln!(out, "  identity    node {node} of cluster {cluster}")?;
@@ -111,7 +106,30 @@ impl fmt::Display for Banner {
         writeln!(out, "try next:")?;
         writeln!(out, "  echo hello | kcat -P -b {local} -t first")?;
         writeln!(out, "  kcat -C -b {local} -t first -o beginning -e")?;
-        writeln!(out, "  corelog check --data {data_dir}")
+        writeln!(out, "  corelog check --data {}", self.data)
+    }
+}
+
+fn told(disk: &Disk) -> String {
+    let directory = disk.directory.display();
+    match &disk.found {
+        Ok(Volume { file_system, .. }) => {
+            let (kind, free) = (&file_system.kind, Bytes(file_system.free));
+            format!("{directory}: {kind}, {free} free")
+        }
+        Err(_) => format!("{directory}: offline"),
+    }
+}
+
+/// How all data directories are written to.
+fn direct_io(disks: &[Disk]) -> String {
+    let online = disks.iter().filter_map(|disk| disk.found.as_ref().ok());
+    let blocks = online.map(|volume| volume.direct_io);
+    // The largest block; and none at all is worse.
+    match blocks.min_by_key(|bytes| bytes.map(std::cmp::Reverse)) {
+        Some(Some(bytes)) => format!("on, blocks of {bytes} bytes"),
+        _ if disks.len() > 1 => "off: a file system of these has none".to_owned(),
+        _ => "off: this file system has none".to_owned(),
     }
 }
 
@@ -120,12 +138,26 @@ mod tests {
     use super::*;
     use crate::command::machine::FileSystem;
 
+    fn disk(directory: &str, direct_io: Option<u32>) -> Disk {
+        let file_system = FileSystem {
+            kind: "ext4".into(),
+            mount: "/".into(),
+            free: 3 << 30,
+        };
+        let directory = directory.into();
+        let found = Ok(Volume {
+            file_system,
+            direct_io,
+        });
+        Disk { directory, found }
+    }
+
     fn banner() -> Banner {
         Banner {
             version: "1.2.3",
             listen: SocketAddr::from(([0, 0, 0, 0], 9092)),
             advertise: None,
-            data_dir: "./corelog-data".into(),
+            data: "./corelog-data".into(),
             identity: Identity {
                 cluster_id: "AAECAwQFBgcICQoLDA0ODw".into(),
                 node_id: 1,
@@ -134,12 +166,7 @@ mod tests {
             shards: 2,
             machine: Machine {
                 kernel: "6.18.1".into(),
-                file_system: FileSystem {
-                    kind: "ext4".into(),
-                    mount: "/".into(),
-                    free: 3 << 30,
-                },
-                direct_io: Some(512),
+                disks: vec![disk("./corelog-data", Some(512))],
                 registered_buffers: true,
                 open_files: 65_536,
                 warnings: vec!["beware".into()],
@@ -168,11 +195,33 @@ mod tests {
     #[test]
     fn what_is_off_is_said_to_be_off() {
         let mut banner = banner();
-        banner.machine.direct_io = None;
+        banner.machine.disks = vec![disk("a", None)];
         banner.machine.registered_buffers = false;
         banner.advertise = HostPort::parse("kafka.example:9").ok();
         let text = banner.to_string();
         assert!(text.contains("off: this file system has none; registered buffers off"));
         assert!(text.contains("advertised  kafka.example:9\n"));
+    }
+
+    #[test]
+    fn every_data_directory_has_its_line_and_an_offline_one_says_so() {
+        let mut banner = banner();
+        banner.data = "a,b,c".into();
+        let offline = Disk {
+            directory: "c".into(),
+            found: Err("no such device".into()),
+        };
+        banner.machine.disks = vec![disk("a", Some(512)), disk("b", Some(4096)), offline];
+        let text = banner.to_string();
+        assert!(text.contains("  data        a: ext4, 3 GiB free\n  data        b: ext4"));
+        assert!(text.contains("  data        c: offline\n"));
+        assert!(text.contains("direct I/O  on, blocks of 4096 bytes;"));
+        assert!(text.contains("corelog check --data a,b,c\n"));
+        banner.machine.disks.push(disk("d", None));
+        assert!(
+            banner
+                .to_string()
+                .contains("direct I/O  off: a file system of these")
+        );
     }
 }

@@ -43,7 +43,6 @@ pub struct Finding {
 /// Looks at everything. `settings` say which directory, how many shards, and how large their rings.
 pub fn check(settings: &Settings) -> Vec<Finding> {
     let shards = settings.shard_count() as u64;
-    let directory = machine::existing(&settings.data.dir);
     // First of all, so that few open files are reported as such and not as a ring that failed.
     let open_files_had = machine::raise_open_files();
     let probe = reactor::probe::probe();
@@ -53,7 +52,9 @@ pub fn check(settings: &Settings) -> Vec<Finding> {
         locked_memory(&probe, shards, settings.shards.ring_entries),
         open_files(shards, open_files_had),
     ];
-    findings.extend(disk(settings, &directory));
+    for directory in &settings.data.dirs {
+        findings.extend(disk(settings, directory));
+    }
     findings.push(clock());
     findings.push(wall_clock());
     findings
@@ -129,7 +130,8 @@ fn open_files(shards: u64, had: u64) -> Finding {
     }
 }
 
-fn disk(settings: &Settings, directory: &Path) -> Vec<Finding> {
+fn disk(settings: &Settings, wanted: &Path) -> Vec<Finding> {
+    let directory = &machine::existing(wanted);
     let remedy = "choose a directory on a local ext4 or XFS with --data";
     let failed = |subject, error: std::io::Error| Finding {
         subject,
@@ -144,7 +146,7 @@ fn disk(settings: &Settings, directory: &Path) -> Vec<Finding> {
         Err(error) => failed("file system", error),
         Ok(found) => {
             // A directory that is there has its log extents already.
-            let need = machine::space_need(settings, !settings.data.dir.is_dir());
+            let need = machine::space_need(settings, !wanted.is_dir());
             let verdict = if found.free < need {
                 Verdict::CannotRun(format!("free {} there, or use --data", Bytes(need)))
             } else if machine::is_volatile(&found.kind) {
@@ -260,7 +262,8 @@ mod tests {
     #[test]
     fn every_subject_of_the_promise_is_reported() {
         let mut settings = Settings::defaults();
-        settings.data.dir = std::env::temp_dir().join("corelog-check-of-nothing/there");
+        let nothing = std::env::temp_dir().join("corelog-check-of-nothing/there");
+        settings.data.dirs = vec![nothing.clone()];
         let findings = check(&settings);
         let subjects: Vec<&str> = findings.iter().map(|finding| finding.subject).collect();
         let wanted = [
@@ -275,7 +278,7 @@ mod tests {
             "time of day",
         ];
         assert_eq!(subjects, wanted);
-        assert!(!settings.data.dir.exists(), "a check makes nothing");
+        assert!(!nothing.exists(), "a check makes nothing");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Settings;
 use crate::data_dir::DataDir;
+use crate::data_dirs::DataDirs;
 use crate::start_error::{Bytes, StartError};
 
 /// The oldest kernel that has all that the reactor uses.
@@ -44,15 +45,31 @@ pub struct LockedMemoryNeed {
     pub buffers: u64,
 }
 
+/// A data directory and what it lies on.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// The directory.
+    pub directory: PathBuf,
+    /// What it lies on, or why it is offline.
+    pub found: Result<Volume, String>,
+}
+
+/// What a data directory lies on.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Its file system.
+    pub file_system: FileSystem,
+    /// What direct I/O asks of positions and lengths there, in bytes; none when there is none.
+    pub direct_io: Option<u32>,
+}
+
 /// What a start found and made of this machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The kernel's release.
     pub kernel: String,
-    /// The data directory's file system.
-    pub file_system: FileSystem,
-    /// What direct I/O asks of positions and lengths there, in bytes; none when there is none.
-    pub direct_io: Option<u32>,
+    /// What each data directory lies on, in the order of the settings.
+    pub disks: Vec<Disk>,
     /// Whether there is locked memory for registered buffers.
     pub registered_buffers: bool,
     /// Files that may be open at once, after raising the limit.
@@ -62,11 +79,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Raises the limit of open files as far as it goes, and looks at all that a start depends on.
+    /// Raises the limit of open files as far as it goes, and looks at all that a start depends on. A data
+    /// directory beside the first that will not do is taken offline.
     ///
     /// # Errors
     /// What keeps the broker from running here.
-    pub fn prepare(settings: &Settings, data_dir: &DataDir) -> Result<Self, StartError> {
+    pub fn prepare(settings: &Settings, data_dirs: &mut DataDirs) -> Result<Self, StartError> {
         let shards = settings.shard_count() as u64;
         let open_files = raise_open_files();
         let probe = reactor::probe::probe();
@@ -81,23 +99,11 @@ impl Machine {
             return Err(StartError::LockedMemory { need, had });
         }
         refuse_kernel(&probe)?;
-        let path = data_dir.path();
-        let failed = |error| StartError::storage(path, error);
-        let file_system = file_system(path).map_err(failed)?;
-        let need = space_need(settings, data_dir.is_new());
-        if file_system.free < need {
-            return Err(StartError::DiskFull {
-                path: path.to_owned(),
-                free: Some(file_system.free),
-                need: Some(need),
-            });
-        }
-        let direct_io = reactor::probe::direct_io_alignment(path).map_err(failed)?;
+        let disks = disks(settings, data_dirs)?;
         let mut machine = Self {
             registered_buffers: probe.memlock_suffices(memory.total()),
             kernel: probe.kernel,
-            file_system,
-            direct_io,
+            disks,
             open_files,
             warnings: Vec::new(),
         };
@@ -112,19 +118,11 @@ impl Machine {
 
     fn warn(&self, settings: &Settings) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.direct_io.is_none() {
-            warnings.push(format!(
-                "{} has no direct I/O: writes go through the page cache, and are slower; choose a \
-                 directory on ext4 or XFS with --data",
-                self.file_system.kind
-            ));
-        }
-        if is_volatile(&self.file_system.kind) {
-            warnings.push(format!(
-                "{} is memory: nothing on it survives a restart of this machine; choose a \
-                 directory on a disk with --data",
-                self.file_system.kind
-            ));
+        for disk in &self.disks {
+            match &disk.found {
+                Ok(volume) => volume.warn(&mut warnings),
+                Err(why) => warnings.push(format!("offline, with all partitions in it: {why}")),
+            }
         }
         if !self.registered_buffers {
             warnings.push(
@@ -156,6 +154,72 @@ impl Machine {
         }
         warnings
     }
+}
+
+impl Volume {
+    /// What a directory lies on, with room for what a start writes.
+    fn of(settings: &Settings, data_dir: &DataDir) -> Result<Self, StartError> {
+        let path = data_dir.path();
+        let failed = |error| StartError::storage(path, error);
+        let file_system = file_system(path).map_err(failed)?;
+        let need = space_need(settings, data_dir.is_new());
+        if file_system.free < need {
+            return Err(StartError::DiskFull {
+                path: path.to_owned(),
+                free: Some(file_system.free),
+                need: Some(need),
+            });
+        }
+        let direct_io = reactor::probe::direct_io_alignment(path).map_err(failed)?;
+        Ok(Self {
+            file_system,
+            direct_io,
+        })
+    }
+
+    fn warn(&self, warnings: &mut Vec<String>) {
+        let kind = &self.file_system.kind;
+        let mut once = |warning: String| {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        };
+        if self.direct_io.is_none() {
+            once(format!(
+                "{kind} has no direct I/O: writes go through the page cache, and are slower; choose a \
+                 directory on ext4 or XFS with --data"
+            ));
+        }
+        if is_volatile(kind) {
+            once(format!(
+                "{kind} is memory: nothing on it survives a restart of this machine; choose a \
+                 directory on a disk with --data"
+            ));
+        }
+    }
+}
+
+/// What each data directory lies on; takes offline the others than the first that will not do.
+fn disks(settings: &Settings, data_dirs: &mut DataDirs) -> Result<Vec<Disk>, StartError> {
+    let mut disks = Vec::new();
+    for (directory, opened) in data_dirs.all() {
+        let found = match opened {
+            Ok(opened) => Volume::of(settings, opened),
+            Err(why) => Err(StartError::Other(why.to_owned())),
+        };
+        let found = match found {
+            Err(error) if disks.is_empty() => return Err(error),
+            found => found.map_err(|error| error.to_string()),
+        };
+        let directory = directory.to_owned();
+        disks.push(Disk { directory, found });
+    }
+    for (number, disk) in disks.iter().enumerate() {
+        if let Err(why) = &disk.found {
+            data_dirs.set_offline(number, why.clone());
+        }
+    }
+    Ok(disks)
 }
 
 impl LockedMemoryNeed {

@@ -49,8 +49,8 @@ pub enum Command {
     Serve(Overrides),
     /// Say what this machine is like for a broker, and what to do about it. Exits 1 if none can run.
     ///
-    /// With --data, also read all files of that directory and check that they are whole. Exits 7 if
-    /// something is lost or damaged.
+    /// With --data, also read all files of that directory, or of those directories, and check that they are
+    /// whole. Exits 7 if something is lost or damaged.
     Check(CheckArguments),
     /// Settings: what is in force for this broker, and what topics and brokers are set to.
     #[command(subcommand)]
@@ -113,7 +113,7 @@ pub struct Overrides {
     /// A file with settings; `corelog config show` prints one with all of them.
     #[arg(long, value_name = "FILE", env = "CORELOG_CONFIG")]
     config: Option<PathBuf>,
-    /// The data directory.
+    /// The data directory, or several with commas between them.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The address to listen on.
@@ -215,7 +215,7 @@ fn run_check(asked: &CheckArguments, settings: &Settings) -> ExitCode {
         print(&format!("{finding}\n"));
     }
     let files = match asked.overrides.data.is_some() || asked.repair {
-        true => end(verify::run(&settings.data.dir, asked.repair)),
+        true => end(verify::run(&settings.data.dirs, asked.repair)),
         false => ExitCode::SUCCESS,
     };
     match check::can_run(&findings) {
@@ -276,7 +276,7 @@ mod tests {
             panic!("serve was asked for");
         };
         let settings = overrides.settings().expect("all are right");
-        assert_eq!(settings.data.dir, Path::new("/d"));
+        assert_eq!(settings.data.dirs, [Path::new("/d")]);
         assert_eq!(settings.listener.listen.to_string(), "127.0.0.1:7");
         let advertised = settings
             .listener

@@ -10,11 +10,25 @@ use super::output::{Format, complain};
 use crate::data_dir;
 use crate::storage::place;
 
-/// Checks every file below `directory`, and repairs what can be without loss.
+/// Checks every file below each of `directories`, and repairs what can be without loss.
 ///
 /// # Errors
 /// When a file cannot be read or removed, or a broker is running that `repair` would disturb.
-pub fn run(directory: &Path, repair: bool) -> Result<Ending, Failure> {
+pub fn run(directories: &[PathBuf], repair: bool) -> Result<Ending, Failure> {
+    let mut ending = Ending::Done;
+    for directory in directories {
+        if directories.len() > 1 {
+            super::print(&format!("{}:\n", directory.display()));
+        }
+        match check(directory, repair)? {
+            Ending::Done => {}
+            worse => ending = worse,
+        }
+    }
+    Ok(ending)
+}
+
+fn check(directory: &Path, repair: bool) -> Result<Ending, Failure> {
     let is_used = place::logs_root(directory).is_dir() || place::wal_root(directory).is_dir();
     if !is_used {
         super::print(&format!("{} holds no logs yet\n", directory.display()));

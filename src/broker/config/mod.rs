@@ -10,7 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::Error as _;
@@ -104,8 +104,9 @@ pub struct ShardSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataSettings {
-    /// The data directory.
-    pub dir: PathBuf,
+    /// The data directories; the first one holds the metadata.
+    #[serde(rename = "dir", deserialize_with = "directories")]
+    pub dirs: Vec<PathBuf>,
 }
 
 /// `[wal]`.
@@ -396,7 +397,7 @@ impl Settings {
             ("broker.rack", self.broker.rack.clone()),
             ("listeners", format!("PLAINTEXT://{}", self.listener.listen)),
             ("advertised.listeners", advertised),
-            ("log.dirs", self.data.dir.display().to_string()),
+            ("log.dirs", self.data.listed()),
             ("num.partitions", topics.num_partitions.to_string()),
             ("default.replication.factor", "1".to_owned()),
             (
@@ -445,6 +446,20 @@ impl Settings {
         statics.extend(own.map(|(name, value)| (name.to_owned(), value)));
         statics.extend(self.group_statics());
         statics
+    }
+}
+
+impl DataSettings {
+    /// The directory of the metadata, as in Kafka the first one.
+    pub fn first(&self) -> &Path {
+        // A rule refuses an empty list.
+        self.dirs.first().map_or(Path::new("."), PathBuf::as_path)
+    }
+
+    /// All of them as they are set: with commas between them.
+    pub fn listed(&self) -> String {
+        let names = self.dirs.iter().map(|path| path.display().to_string());
+        names.collect::<Vec<_>>().join(",")
     }
 }
 
@@ -506,6 +521,35 @@ pub(crate) fn parse_advertise(text: &str) -> Result<Option<HostPort>, String> {
         ));
     }
     Ok(Some(address))
+}
+
+/// The directories that a list names: one, or several with commas between them, as in Kafka.
+pub(crate) fn parse_directories(list: &str) -> Result<Vec<PathBuf>, String> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for name in list.split(',').map(str::trim) {
+        if name.is_empty() {
+            return Err(match list.trim().is_empty() {
+                true => "must not be empty".to_owned(),
+                false => {
+                    format!("`{list}` has nothing between two commas, or before or behind one")
+                }
+            });
+        }
+        let path = PathBuf::from(name);
+        // By components: `a//b/` is `a/b`.
+        if found
+            .iter()
+            .any(|other| other.components().eq(path.components()))
+        {
+            return Err(format!("`{name}` is named twice"));
+        }
+        found.push(path);
+    }
+    Ok(found)
+}
+
+fn directories<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
+    parse_directories(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
 fn listen_address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {

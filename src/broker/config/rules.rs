@@ -4,7 +4,7 @@ use logic::cluster::config::{TABLE, units};
 use logic::group::{Assignor, MigrationPolicy};
 use toml::Value;
 
-use super::{parse_advertise, resolve_listen};
+use super::{parse_advertise, parse_directories, resolve_listen};
 
 /// What a setting may hold.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +15,8 @@ pub enum Rule {
     Assignors,
     /// The name of a migration policy.
     MigrationPolicy,
-    /// Text that is not empty.
-    Path,
+    /// Paths with commas between them, one at least.
+    Paths,
     /// An address to listen on.
     Listen,
     /// An address to advertise, or nothing.
@@ -45,7 +45,7 @@ pub const RULES: &[(&str, &str, Rule)] = &[
     ("shards", "count", Rule::Number(0, 1024)),
     ("shards", "spin_before_park_us", Rule::Number(0, 1_000_000)),
     ("shards", "ring_entries", Rule::PowerOfTwo(64, 32_768)),
-    ("data", "dir", Rule::Path),
+    ("data", "dir", Rule::Paths),
     ("wal", "extent_bytes", Rule::Multiple(4096, MIB, 4 * GIB)),
     ("wal", "bytes_max", Rule::Number(2 * MIB, 1024 * GIB)),
     ("wal", "commit_bytes_max", Rule::Number(4096, 64 * MIB)),
@@ -325,7 +325,7 @@ impl Rule {
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Text
-            | Self::Path
+            | Self::Paths
             | Self::Listen
             | Self::Advertise
             | Self::Assignors
@@ -347,10 +347,7 @@ impl Rule {
     pub fn check(self, value: &Value) -> Result<(), String> {
         match (self, value) {
             (Self::Text, Value::String(_)) | (Self::Boolean, Value::Boolean(_)) => Ok(()),
-            (Self::Path, Value::String(text)) if text.is_empty() => {
-                Err("must not be empty".to_owned())
-            }
-            (Self::Path, Value::String(_)) => Ok(()),
+            (Self::Paths, Value::String(text)) => parse_directories(text).map(drop),
             (Self::Assignors, Value::String(text)) => assignors(text).map(drop),
             (Self::MigrationPolicy, Value::String(text)) => migration_policy(text),
             (Self::Listen, Value::String(text)) => resolve_listen(text).map(drop),
@@ -374,7 +371,7 @@ impl Rule {
     fn kind(self) -> &'static str {
         match self {
             Self::Text | Self::MigrationPolicy => "a text in quotes",
-            Self::Path => "a path in quotes",
+            Self::Paths => "a path in quotes, or several with commas between them",
             Self::Listen | Self::Advertise => "\"HOST:PORT\"",
             Self::Assignors => "names with commas between them, in quotes",
             Self::Boolean => "true or false",

@@ -31,12 +31,24 @@ fn defaults_are_what_the_issue_promises() {
     let settings = Settings::defaults();
     assert_eq!(settings.listener.listen.to_string(), "127.0.0.1:9092");
     assert_eq!(settings.listener.advertise, None);
-    assert_eq!(settings.data.dir, Path::new("./corelog-data"));
+    assert_eq!(settings.data.dirs, [Path::new("./corelog-data")]);
     assert_eq!(settings.shards.count, 0);
     assert_eq!(settings.network.socket_request_max_bytes, 104_857_600);
     assert_eq!(settings.fetch.max_bytes, 57_671_680);
     assert!(settings.kafka.is_empty(), "nobody has set a topic default");
     assert!(settings.shard_count() >= 1);
+}
+
+#[test]
+fn several_data_directories_are_told_apart_and_none_is_named_twice() {
+    let named = |list: &str| settings(&file(&format!("[kafka]\n\"log.dirs\" = \"{list}\"\n")));
+    let several = named("/a, /b/c,d");
+    assert_eq!(several.data.dirs, ["/a", "/b/c", "d"].map(PathBuf::from));
+    assert_eq!(several.data.first(), Path::new("/a"));
+    assert_eq!(several.statics()["log.dirs"], "/a,/b/c,d");
+    let refused = |list: &str| faults(&file(&format!("[data]\ndir = \"{list}\"\n"))).join("\n");
+    assert!(refused("/a,/b,/a/").contains("`/a/` is named twice"));
+    assert!(refused("/a,,/b").contains("nothing between two commas"));
 }
 
 #[test]

@@ -43,8 +43,13 @@ async fn run(shard: Rc<Shard>) {
     };
     while !shard.stopping() {
         let cleaned = match dirtiest(&shard).await {
-            Some(due) => clean(&shard, &due, &cleaner).await,
-            None => false,
+            Some(due) if !shard.moves.is_moving(due.id) => {
+                shard.moves.set_cleaning(Some(due.id));
+                let cleaned = clean(&shard, &due, &cleaner).await;
+                shard.moves.set_cleaning(None);
+                cleaned
+            }
+            _ => false,
         };
         if !cleaned {
             reactor::timer::sleep(limits.backoff).await;
@@ -56,11 +61,14 @@ async fn run(shard: Rc<Shard>) {
 async fn dirtiest(shard: &Rc<Shard>) -> Option<Due> {
     let mut best: Option<Due> = None;
     for (id, partition) in shard.hosted.all() {
+        if shard.moves.is_moving(id) {
+            continue;
+        }
         let bound = bound(&partition);
-        let part = partition.log.cleanable(wall_ms(), bound).await;
+        let part = partition.log().cleanable(wall_ms(), bound).await;
         let Ok(Some(part)) = part else { continue };
         let rank = |part: &Cleanable| (part.overdue, part.dirty_millionths());
-        if partition.log.is_due(&part)
+        if partition.log().is_due(&part)
             && best
                 .as_ref()
                 .is_none_or(|best| rank(&part) > rank(&best.part))
@@ -85,7 +93,7 @@ async fn clean(shard: &Rc<Shard>, due: &Due, cleaner: &Cleaner) -> bool {
             .map(|producer| (producer.producer_id, producer.last_offset))
             .collect()
     };
-    let log = &due.partition.log;
+    let log = due.partition.log();
     let cleaned = log
         .clean(&due.part, wall_ms(), &last_of_producer, cleaner)
         .await;

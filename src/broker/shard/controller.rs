@@ -13,6 +13,7 @@ use logic::cluster::{Image, Record};
 use logic::ids::{PartitionId, TopicId};
 
 use super::Shard;
+use super::directories::DirId;
 use super::mail::{Answer, Applied, Ask, ShardId};
 use crate::consensus::MetadataLog;
 
@@ -174,6 +175,12 @@ impl Controller {
 
     /// Makes records durable and applies them on every shard.
     async fn commit(&self, shard: &Rc<Shard>, records: Vec<Record>) -> Result<(), Failed> {
+        let directories = &shard.directories;
+        if !directories.is_online(DirId::METADATA) {
+            // What a disk says after it has failed proves nothing.
+            let path = directories.path(DirId::METADATA).display();
+            return Err(Failed::Storage(format!("{path} is offline")));
+        }
         if let Err(error) = self.log.append(&records).await {
             eprintln!("error: metadata cannot be written: {error}; restart the broker");
             return Err(Failed::Storage(error.to_string()));
@@ -192,8 +199,9 @@ impl Controller {
         outcome
     }
 
-    /// Gives each new partition to the shard with the fewest.
-    fn place(&self, shard: &Shard, records: &[Record]) -> Vec<(PartitionId, ShardId)> {
+    /// Gives each new partition to the shard with the fewest, and to the data directory with the fewest.
+    fn place(&self, shard: &Shard, records: &[Record]) -> Vec<(PartitionId, ShardId, DirId)> {
+        let mut spread = shard.directories.spread();
         let mut loads = self.loads.borrow_mut();
         let image = shard.metadata.image();
         let mut placement = Vec::new();
@@ -222,7 +230,9 @@ impl Controller {
                 let least = (0..loads.len()).min_by_key(|shard| loads[*shard]);
                 let least = least.expect("a broker has a shard");
                 loads[least] += 1;
-                placement.push((partition_id(topic, index), ShardId(least)));
+                // If none is online any more, nothing can be opened in the one of the metadata either.
+                let dir = spread.place().unwrap_or(DirId::METADATA);
+                placement.push((partition_id(topic, index), ShardId(least), dir));
             }
         }
         placement

@@ -98,9 +98,10 @@ impl Groups {
     }
 
     /// Whether these are records of groups, which no client can send.
-    pub fn are_ours(&self, items: &[ProduceItem]) -> bool {
+    pub fn are_ours<'a>(&self, items: impl IntoIterator<Item = &'a ProduceItem>) -> bool {
         let topic = self.topic.get();
-        items.iter().all(|item| Some(item.partition.topic) == topic)
+        let mut items = items.into_iter();
+        items.all(|item| Some(item.partition.topic) == topic)
     }
 }
 
@@ -153,7 +154,7 @@ pub fn follow(shard: &Rc<Shard>, applied: &Applied, gone: &[Topic]) {
         return;
     };
     shard.groups.topic.set(Some(topic));
-    for (id, _) in &applied.placement {
+    for (id, ..) in &applied.placement {
         if id.topic == topic && shard.hosted.get(*id).is_some() {
             load::begin(shard, *id);
         }
@@ -194,6 +195,13 @@ pub fn stop(shard: &Rc<Shard>) {
     };
     for partition in partitions {
         step(shard, Event::Unload(partition));
+    }
+}
+
+/// Answers whoever waits for groups of a partition that cannot be served any more: nobody coordinates them.
+pub fn leave(shard: &Rc<Shard>, id: PartitionId) {
+    if shard.groups.topic.get() == Some(id.topic) {
+        step(shard, Event::Unload(id.index));
     }
 }
 

@@ -2,22 +2,102 @@
 //! Knows nothing of connections or of Kafka's frames.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use logic::ids::{Instant, Offset, PartitionId, Timestamp};
 use logic::partition::leader::{Acks, Effect, Event, Leader, Outcome, Rules, Token};
 
+use super::directories::{DirId, Directories};
 use super::mail::{Answer, ProduceItem, Refused, ShardId};
-use crate::storage::{AppendBatch, Log, StorageError};
+use crate::storage::{AppendBatch, Log, Signal, StorageError};
 
 /// One partition: who decides, and where the bytes are.
 pub struct Partition {
     /// Decides.
     pub leader: RefCell<Leader>,
     /// Holds the bytes.
-    pub log: Log,
+    log: RefCell<Log>,
+    /// The directory that it lies in.
+    dir: Cell<DirId>,
+    /// While the log is about to be another one: what is sent to the partition meanwhile, in order.
+    waiting: RefCell<Option<Vec<Waiting>>>,
+    /// It is the other one now.
+    resumed: Signal,
+}
+
+/// A batch that waits until its partition has a log again.
+pub struct Waiting {
+    /// Its request.
+    pub job: Rc<Job>,
+    /// When to answer.
+    pub acks: Acks,
+    /// The batch, by its place in the request.
+    pub item: (usize, ProduceItem),
+}
+
+impl Partition {
+    /// A partition whose log lies in a directory.
+    pub fn new(leader: Leader, log: Log, dir: DirId) -> Self {
+        Self {
+            leader: RefCell::new(leader),
+            log: RefCell::new(log),
+            dir: Cell::new(dir),
+            waiting: RefCell::default(),
+            resumed: Signal::default(),
+        }
+    }
+
+    /// Holds the bytes.
+    pub fn log(&self) -> Log {
+        self.log.borrow().clone()
+    }
+
+    /// The directory that its log lies in.
+    pub fn dir(&self) -> DirId {
+        self.dir.get()
+    }
+
+    /// From now on what is sent to it waits.
+    pub fn pause(&self) {
+        self.waiting.replace(Some(Vec::new()));
+    }
+
+    fn wait(&self, waiting: Waiting) {
+        self.waiting
+            .borrow_mut()
+            .get_or_insert_default()
+            .push(waiting);
+    }
+
+    /// What was sent meanwhile; from now on nothing waits.
+    pub fn resume(&self) -> Vec<Waiting> {
+        let waiting = self.waiting.take().unwrap_or_default();
+        self.resumed.notify();
+        waiting
+    }
+
+    /// Whether its log is about to be another one.
+    pub fn is_paused(&self) -> bool {
+        self.waiting.borrow().is_some()
+    }
+
+    /// Waits until that is over; says whether the log is another one than this.
+    pub async fn has_left(&self, log: &Log) -> bool {
+        self.resumed.until(|| !self.is_paused()).await;
+        !self.log().is_same(log)
+    }
+}
+
+/// What of a disk an append may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// What is free beside the reserve.
+    Free,
+    /// The reserve too.
+    Reserve,
 }
 
 /// An answer owed to a shard.
@@ -31,7 +111,7 @@ pub struct Owed {
 }
 
 /// A produce request that still waits for some of its partitions.
-struct Job {
+pub struct Job {
     to: ShardId,
     id: u64,
     remaining: Cell<usize>,
@@ -48,11 +128,10 @@ enum Waiter {
 }
 
 /// Every partition of one shard and the requests that wait on them.
-#[derive(Default)]
 pub struct Hosted {
     partitions: RefCell<HashMap<PartitionId, Rc<Partition>>>,
-    /// Partitions whose logs are damaged: never served, never made anew.
-    offline: RefCell<HashSet<PartitionId>>,
+    /// Know the partitions that are offline: never served, never made anew.
+    directories: Arc<Directories>,
     waiters: RefCell<HashMap<Token, Waiter>>,
     /// Watches by who asked.
     watches: RefCell<HashMap<(ShardId, u64), Token>>,
@@ -62,19 +141,44 @@ pub struct Hosted {
 }
 
 impl Hosted {
+    /// No partitions yet.
+    pub fn new(directories: Arc<Directories>) -> Self {
+        Self {
+            partitions: RefCell::default(),
+            directories,
+            waiters: RefCell::default(),
+            watches: RefCell::default(),
+            deadlines: RefCell::default(),
+            next_token: Cell::new(0),
+        }
+    }
+
     /// Adds a partition. An id is never hosted twice.
     pub fn insert(&self, id: PartitionId, partition: Partition) -> Rc<Partition> {
         let partition = Rc::new(partition);
         let before = self.partitions.borrow_mut().insert(id, partition.clone());
         assert!(before.is_none(), "partition hosted twice");
+        self.directories.add(partition.dir());
         partition
     }
 
     /// Removes a partition; what waits on it is answered as for a failed log.
     pub fn remove(&self, id: PartitionId, owed: &mut Vec<Owed>) -> Option<Rc<Partition>> {
         let partition = self.partitions.borrow_mut().remove(&id)?;
+        self.directories.subtract(partition.dir());
         self.step(&partition, now(), Event::Failed, None, owed);
         Some(partition)
+    }
+
+    /// A partition's log is another one now, in another directory.
+    pub fn relocate(&self, id: PartitionId, partition: &Rc<Partition>, log: Log, dir: DirId) {
+        let is_here = self.get(id).is_some_and(|it| Rc::ptr_eq(&it, partition));
+        if is_here {
+            self.directories.subtract(partition.dir());
+            self.directories.add(dir);
+        }
+        partition.log.replace(log);
+        partition.dir.set(dir);
     }
 
     /// The partition, if it is led here.
@@ -93,14 +197,9 @@ impl Hosted {
         })
     }
 
-    /// Whether the partition's log is damaged.
+    /// Whether the partition is there and cannot be served.
     pub fn is_offline(&self, id: PartitionId) -> bool {
-        self.offline.borrow().contains(&id)
-    }
-
-    /// Says whose logs are damaged.
-    pub fn set_offline(&self, ids: HashSet<PartitionId>) {
-        *self.offline.borrow_mut() = ids;
+        self.directories.is_partition_offline(id)
     }
 
     /// Every partition, in no particular order.
@@ -112,26 +211,32 @@ impl Hosted {
             .collect()
     }
 
-    /// Hands a produce request's batches to their leaders, in order.
+    /// Hands batches of a produce request, each by its place in it, to their leaders, in order.
     pub fn produce(
         &self,
-        (to, id): (ShardId, u64),
+        job: &Rc<Job>,
         acks: Acks,
-        wall: Timestamp,
-        items: Vec<ProduceItem>,
+        (wall, space): (Timestamp, Space),
+        items: Vec<(usize, ProduceItem)>,
         owed: &mut Vec<Owed>,
     ) {
-        let job = Rc::new(Job {
-            to,
-            id,
-            remaining: Cell::new(items.len()),
-            outcomes: RefCell::new(vec![Err(Refused::UnknownPartition); items.len()]),
-        });
-        for (index, item) in items.into_iter().enumerate() {
+        for (index, item) in items {
             let partition = match self.find(item.partition) {
+                Ok(it) if it.is_paused() => {
+                    let job = job.clone();
+                    let item = (index, item);
+                    it.wait(Waiting { job, acks, item });
+                    continue;
+                }
+                Ok(it) if space == Space::Free && it.log().is_short_of_space() => {
+                    Err(Refused::Storage)
+                }
+                found => found,
+            };
+            let partition = match partition {
                 Ok(partition) => partition,
                 Err(refused) => {
-                    job.done(index, Err(refused), owed);
+                    job.refuse(index, refused, owed);
                     continue;
                 }
             };
@@ -209,7 +314,7 @@ impl Hosted {
         let Some(partition) = self.get(id) else {
             return;
         };
-        let (written, durable) = (partition.log.written(), partition.log.durable());
+        let (written, durable) = (partition.log().written(), partition.log().durable());
         let event = if failed {
             Event::Failed
         } else {
@@ -258,7 +363,7 @@ impl Hosted {
                         append_time,
                         flush,
                     };
-                    if let Err(error) = partition.log.append(append.wall.0, &batch) {
+                    if let Err(error) = partition.log().append(append.wall.0, &batch) {
                         self.log_failed(partition, &error, owed);
                     }
                 }
@@ -327,6 +432,21 @@ pub struct Append<'a> {
 }
 
 impl Job {
+    /// A request with batches for so many partitions; the answer goes to who asked.
+    pub fn new((to, id): (ShardId, u64), partitions: usize) -> Rc<Self> {
+        Rc::new(Self {
+            to,
+            id,
+            remaining: Cell::new(partitions),
+            outcomes: RefCell::new(vec![Err(Refused::UnknownPartition); partitions]),
+        })
+    }
+
+    /// The batch at a place in the request is not appended.
+    pub fn refuse(&self, index: usize, why: Refused, owed: &mut Vec<Owed>) {
+        self.done(index, Err(why), owed);
+    }
+
     fn done(&self, index: usize, outcome: Result<Outcome, Refused>, owed: &mut Vec<Owed>) {
         self.outcomes.borrow_mut()[index] = outcome;
         self.remaining.set(self.remaining.get() - 1);

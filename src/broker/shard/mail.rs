@@ -12,6 +12,7 @@ use logic::partition::leader::{Acks, Batch, Outcome};
 use reactor::file::PageFile;
 
 use super::controller::{Change, Changed};
+use super::directories::DirId;
 use super::gate::Admitted;
 
 /// A shard's number, from 0. Shard 0 also accepts connections and holds the metadata log.
@@ -50,6 +51,8 @@ pub enum Mail {
         /// The name given when asking.
         id: u64,
     },
+    /// A data directory has failed in another shard, and why.
+    DirectoryFailed(DirId, Arc<str>),
     /// The broker stops: finish what was acknowledged and close.
     Stop,
 }
@@ -84,6 +87,8 @@ pub enum Ask {
     DeleteRecords(Vec<(PartitionId, Offset)>),
     /// The size of every log that the shard owns.
     DescribeLogs,
+    /// Move logs to other data directories.
+    Move(Vec<(PartitionId, DirId)>),
     /// The producers of these partitions.
     DescribeProducers(Vec<PartitionId>),
     /// A question about a group, for the shard of the partition that holds it, by its index.
@@ -100,8 +105,8 @@ pub enum Ask {
 pub struct Applied {
     /// The records, in order.
     pub records: Vec<Record>,
-    /// The owner of each new partition.
-    pub placement: Vec<(PartitionId, ShardId)>,
+    /// The owner of each new partition, and the directory that it goes to.
+    pub placement: Vec<(PartitionId, ShardId, DirId)>,
 }
 
 /// One partition's part of a produce.
@@ -279,8 +284,10 @@ pub enum Answer {
     EpochEnds(Vec<Result<(LeaderEpoch, Offset), Refused>>),
     /// To [`Ask::DeleteRecords`]: the new log start.
     Deleted(Vec<Result<Offset, Refused>>),
-    /// To [`Ask::DescribeLogs`]: bytes on disk.
-    Logs(Vec<(PartitionId, u64)>),
+    /// To [`Ask::DescribeLogs`].
+    Logs(Vec<LogRow>),
+    /// To [`Ask::Move`]: whether each move has begun.
+    Moving(Vec<Result<(), Refused>>),
     /// To [`Ask::DescribeProducers`].
     Producers(Vec<Result<Vec<ProducerRow>, Refused>>),
     /// To [`Ask::Group`].
@@ -291,6 +298,18 @@ pub enum Answer {
     Changed(Box<Changed>),
     /// To [`Ask::Apply`]: whether every new partition could be opened here.
     Applied(Result<(), String>),
+}
+
+/// One log, as DescribeLogDirs shows it.
+pub struct LogRow {
+    /// Whose.
+    pub partition: PartitionId,
+    /// Where it lies.
+    pub dir: DirId,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// For a copy that is on its way to take the log's place: by how many records it is behind.
+    pub future_lag: Option<i64>,
 }
 
 /// One producer, as DescribeProducers shows it.

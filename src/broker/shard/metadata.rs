@@ -16,12 +16,11 @@ use wire::folding::Folding;
 
 use super::Shard;
 use super::controller::partition_id;
+use super::directories::DirId;
 use super::groups;
 use super::hosted::Partition;
 use super::mail::{Applied, ShardId};
-use crate::storage::{
-    CleaningRules, Log, LogConfig, RecoveredLog, RetentionRules, Storage, StorageError,
-};
+use crate::storage::{CleaningRules, Log, LogConfig, RecoveredLog, RetentionRules, StorageError};
 
 /// What this broker is, the same on every shard and for as long as it runs.
 pub struct Identity {
@@ -33,8 +32,6 @@ pub struct Identity {
     pub rack: Option<String>,
     /// Where clients are told to connect; without it, where each one has connected to.
     pub advertised: Option<(String, u16)>,
-    /// The data directory, as DescribeLogDirs shows it.
-    pub data_dir: String,
     /// Settings from the configuration file by Kafka's names.
     pub statics: Configs,
     /// Bounds and defaults of metadata changes.
@@ -131,44 +128,70 @@ impl Metadata {
     }
 }
 
+/// What a start has for the partitions of one shard.
+#[derive(Default)]
+pub struct Opening {
+    /// Logs that were found, and where.
+    pub recovered: HashMap<PartitionId, (DirId, RecoveredLog)>,
+    /// Where those are made that have never been made.
+    pub fresh: HashMap<PartitionId, DirId>,
+}
+
 /// Opens the partitions that this shard owns when the broker starts.
-pub async fn open(
-    shard: &Shard,
-    storage: &Storage,
-    mut recovered: HashMap<PartitionId, RecoveredLog>,
-) -> Result<(), StorageError> {
+///
+/// # Errors
+/// When one in the directory of the metadata cannot be opened; in another one it stays offline.
+pub async fn open(shard: &Shard, mut opening: Opening) -> Result<(), StorageError> {
     let topics: Vec<Topic> = shard.metadata.image().topics().cloned().collect();
     for topic in &topics {
         for index in 0..topic.partitions.len() {
             let id = partition_id(topic.id, index);
-            if shard.metadata.owner(id) == Some(shard.id) && !shard.hosted.is_offline(id) {
-                host(shard, storage, topic, id, recovered.remove(&id)).await?;
+            if shard.metadata.owner(id) != Some(shard.id) || shard.hosted.is_offline(id) {
+                continue;
+            }
+            let (dir, recovered) = match opening.recovered.remove(&id) {
+                Some((dir, recovered)) => (dir, Some(recovered)),
+                None => (
+                    opening.fresh.get(&id).copied().unwrap_or(DirId::METADATA),
+                    None,
+                ),
+            };
+            match host(shard, topic, id, dir, recovered).await {
+                Ok(()) => {}
+                Err(error) if dir == DirId::METADATA => return Err(error),
+                Err(error) => cannot_open(shard, topic, id, &error),
             }
         }
     }
     Ok(())
 }
 
+fn cannot_open(shard: &Shard, topic: &Topic, id: PartitionId, error: &StorageError) {
+    let name = &topic.name;
+    eprintln!(
+        "error: partition {name}-{} cannot be opened: {error}",
+        id.index
+    );
+    shard.directories.take_partition_offline(id);
+}
+
 /// Follows one set of records: new partitions are opened before they are named, deleted ones are
 /// forgotten before their files go.
-pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> Result<(), String> {
+pub async fn apply(shard: &Rc<Shard>, applied: &Applied) -> Result<(), String> {
     let mut image = shard.metadata.image().clone();
     applied
         .records
         .iter()
         .for_each(|record| image.replay(record));
     let mut outcome = Ok(());
-    for (id, owner) in &applied.placement {
+    for (id, owner, dir) in &applied.placement {
         let Some(topic) = image.topic(id.topic) else {
             continue;
         };
         if *owner == shard.id
-            && let Err(error) = host(shard, storage, topic, *id, None).await
+            && let Err(error) = host(shard, topic, *id, *dir, None).await
         {
-            eprintln!(
-                "error: partition {}-{} cannot be opened: {error}",
-                topic.name, id.index
-            );
+            cannot_open(shard, topic, *id, &error);
             outcome = Err(error.to_string());
         }
     }
@@ -176,7 +199,7 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
         .metadata
         .placement
         .borrow_mut()
-        .extend(applied.placement.iter().copied());
+        .extend(applied.placement.iter().map(|(id, owner, _)| (*id, *owner)));
     let before = shard.metadata.image.replace(image);
     let mut gone = Vec::new();
     for record in &applied.records {
@@ -202,9 +225,9 @@ pub async fn apply(shard: &Rc<Shard>, storage: &Storage, applied: &Applied) -> R
 
 async fn host(
     shard: &Shard,
-    storage: &Storage,
     topic: &Topic,
     id: PartitionId,
+    dir: DirId,
     recovered: Option<RecoveredLog>,
 ) -> Result<(), StorageError> {
     let (rules, config) = {
@@ -213,6 +236,7 @@ async fn host(
         let resolved = Resolved::new(&image, &identity.statics, identity.node, Some(topic));
         (resolved.rules(), log_config(&resolved))
     };
+    let storage = shard.storage(dir).ok_or(StorageError::Closed)?;
     let (log, producers) = match recovered {
         Some(recovered) => {
             let producers = producers(&recovered);
@@ -231,25 +255,36 @@ async fn host(
     let epoch = partition.map_or(LeaderEpoch(0), |partition| partition.leader_epoch);
     log.start_epoch(epoch);
     let leader = Leader::new(epoch, rules, log.log_start(), log.log_end(), producers);
-    let partition = shard.hosted.insert(
-        id,
-        Partition {
-            leader: RefCell::new(leader),
-            log,
-        },
-    );
-    let leader = Rc::downgrade(&partition);
-    partition.log.set_producer_snapshot_source(Rc::new(move || {
-        let snapshot = leader.upgrade().map(|partition| {
-            partition
-                .leader
-                .borrow()
-                .producers()
-                .encode_snapshot(crc32c::crc32c)
-        });
-        snapshot.unwrap_or_default().into()
-    }));
+    let partition = shard.hosted.insert(id, Partition::new(leader, log, dir));
+    know_producers(&partition);
     Ok(())
+}
+
+/// Gives a partition's log its topic's rules again.
+pub fn configure(shard: &Shard, id: PartitionId, partition: &Partition) {
+    let image = shard.metadata.image();
+    let identity = &shard.metadata.identity;
+    if let Some(topic) = image.topic(id.topic) {
+        let resolved = Resolved::new(&image, &identity.statics, identity.node, Some(topic));
+        partition.log().configure(log_config(&resolved));
+    }
+}
+
+/// Has the partition's log ask its leader for the state of the producers.
+fn know_producers(partition: &Rc<Partition>) {
+    let leader = Rc::downgrade(partition);
+    partition
+        .log()
+        .set_producer_snapshot_source(Rc::new(move || {
+            let snapshot = leader.upgrade().map(|partition| {
+                partition
+                    .leader
+                    .borrow()
+                    .producers()
+                    .encode_snapshot(crc32c::crc32c)
+            });
+            snapshot.unwrap_or_default().into()
+        }));
 }
 
 fn producers(recovered: &RecoveredLog) -> Producers {
@@ -319,9 +354,14 @@ async fn forget(shard: &Rc<Shard>, topic: &Topic) {
         shard.metadata.placement.borrow_mut().remove(&id);
         let mut owed = Vec::new();
         let partition = shard.hosted.remove(id, &mut owed);
+        shard.directories.forget_partition(id);
+        shard.moves.cancel(id);
         shard.deliver(owed);
         if let Some(partition) = partition {
-            let log: Log = partition.log.clone();
+            // While it is about to be another one, the wrong one would go.
+            let before = partition.log();
+            partition.has_left(&before).await;
+            let log: Log = partition.log();
             if let Err(error) = log.delete().await {
                 eprintln!(
                     "error: files of {}-{index} cannot be deleted: {error}",
@@ -345,7 +385,7 @@ fn reconfigure(shard: &Shard, only: Option<TopicId>) {
             continue;
         };
         let resolved = Resolved::new(&image, &identity.statics, identity.node, Some(topic));
-        partition.log.configure(log_config(&resolved));
+        partition.log().configure(log_config(&resolved));
         shard.hosted.rules(id, resolved.rules());
     }
 }

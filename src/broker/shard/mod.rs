@@ -7,18 +7,23 @@ pub mod budget;
 pub mod calls;
 pub mod cleaning;
 pub mod controller;
+pub mod directories;
 pub mod gate;
 pub mod groups;
 mod held;
 pub mod hosted;
 pub mod metadata;
+pub mod moves;
 pub mod producer_ids;
 pub mod reads;
 pub mod upkeep;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use logic::ids::{Instant, Offset, PartitionId, Timestamp};
@@ -31,11 +36,13 @@ use crate::storage::Storage;
 use budget::Budget;
 use calls::{Call, Calls, Watch};
 use controller::Controller;
+use directories::{DirId, Directories};
 use groups::{GroupLimits, Groups};
 use held::Held;
-use hosted::{Hosted, Owed, now};
+use hosted::{Hosted, Job, Owed, Space, now};
 use mail::{Answer, Ask, Mail, Placed, ProduceItem, Refused, ShardId};
 use metadata::Metadata;
+use moves::Moves;
 use producer_ids::ProducerIds;
 
 /// Messages that one mailbox holds; beyond it the sender keeps them and tries again.
@@ -100,8 +107,12 @@ pub struct Shard {
     pub producer_ids: ProducerIds,
     /// The fetch sessions of the connections served here (KIP-227).
     pub fetch_sessions: RefCell<Sessions>,
-    storage: Storage,
+    /// The data directories, the same for all shards.
+    pub directories: Arc<Directories>,
+    /// This shard's part of each directory; none of one that could not be opened.
+    storages: Vec<Option<Storage>>,
     held: Held,
+    moves: Moves,
     calls: Rc<Calls>,
     outboxes: Vec<Outbox>,
     controller: Option<Controller>,
@@ -119,8 +130,10 @@ pub struct Parts {
     pub limits: Limits,
     /// Topics, configs and who owns what.
     pub metadata: Metadata,
-    /// Its disk.
-    pub storage: Storage,
+    /// The data directories.
+    pub directories: Arc<Directories>,
+    /// Its part of each; none of one that could not be opened.
+    pub storages: Vec<Option<Storage>>,
     /// Every shard's mailbox, this one's included.
     pub senders: Vec<Sender<Mail>>,
     /// The controller, on shard 0.
@@ -161,17 +174,30 @@ impl Shard {
             groups: Groups::new(&parts.limits.groups),
             limits: parts.limits,
             metadata: parts.metadata,
-            hosted: Hosted::default(),
+            hosted: Hosted::new(parts.directories.clone()),
             producer_ids: ProducerIds::default(),
             fetch_sessions: RefCell::new(Sessions::new(sessions)),
-            storage: parts.storage,
+            directories: parts.directories,
+            storages: parts.storages,
             held: Held::default(),
+            moves: Moves::default(),
             calls: Rc::default(),
             outboxes: parts.senders.into_iter().map(outbox).collect(),
             controller: parts.controller,
             armed: Cell::new(None),
             stopping: Cell::new(false),
         })
+    }
+
+    /// This shard's part of a directory, unless that could not be opened.
+    pub(crate) fn storage(&self, dir: DirId) -> Option<&Storage> {
+        self.storages.get(dir.0)?.as_ref()
+    }
+
+    /// This shard's part of each directory that could be opened.
+    fn storages(&self) -> impl Iterator<Item = (DirId, &Storage)> {
+        let all = self.storages.iter().enumerate();
+        all.filter_map(|(number, storage)| Some((DirId(number), storage.as_ref()?)))
     }
 
     /// Whether the broker is stopping.
@@ -259,8 +285,7 @@ impl Shard {
         mut mailbox: Bound<Mail>,
         connect: impl Fn(Placed),
     ) -> Bound<Mail> {
-        let progress = self.clone();
-        reactor::spawn(async move { progress.follow_storage().await });
+        directories::start(&self);
         upkeep::start(&self);
         cleaning::start(&self);
         let mut messages = Vec::new();
@@ -271,6 +296,7 @@ impl Shard {
                     Mail::Ask { from, id, ask } => self.handle(from, id, ask),
                     Mail::Answer { id, answer } => self.calls.answer(id, answer),
                     Mail::Unwatch { from, id } => self.hosted.unwatch((from, id)),
+                    Mail::DirectoryFailed(dir, why) => directories::failed(&self, dir, &why),
                     Mail::Stop => {
                         self.stopping.set(true);
                         groups::stop(&self);
@@ -290,21 +316,10 @@ impl Shard {
                     Mail::Ask { from, id, ask } => self.handle(from, id, ask),
                     Mail::Answer { id, answer } => self.calls.answer(id, answer),
                     Mail::Unwatch { from, id } => self.hosted.unwatch((from, id)),
+                    Mail::DirectoryFailed(dir, why) => directories::failed(&self, dir, &why),
                     Mail::Connection(_) | Mail::Stop => {}
                 }
             }
-        }
-    }
-
-    async fn follow_storage(self: Rc<Self>) {
-        loop {
-            let moved = self.storage.progressed().await;
-            let failed = self.storage.failed().is_some();
-            let mut owed = Vec::new();
-            for id in moved {
-                self.hosted.progressed(id, failed, &mut owed);
-            }
-            self.deliver(owed);
         }
     }
 
@@ -312,10 +327,7 @@ impl Shard {
         let mut owed = Vec::new();
         let asker = (from, id);
         match ask {
-            Ask::Produce(acks, items) if held::must_wait(self, &items) => {
-                held::hold(self, asker, acks, items);
-            }
-            Ask::Produce(acks, items) => self.append(asker, acks, items),
+            Ask::Produce(acks, items) => held::take(self, asker, acks, items),
             Ask::Watch(watches, deadline) => {
                 let deadline = Instant(deadline);
                 self.hosted.watch(asker, &watches, deadline, &mut owed);
@@ -334,26 +346,24 @@ impl Shard {
         self.deliver(owed);
     }
 
-    fn append(self: &Rc<Self>, asker: (ShardId, u64), acks: Acks, items: Vec<ProduceItem>) {
-        let why = if self.stopping() {
-            // The logs are about to close: the client asks again elsewhere, or here when it is back.
-            Some(Refused::Stopping)
-        } else if self.storage.is_short_of_space() && !self.groups.are_ours(&items) {
-            // The groups' own records have room in the reserve.
-            Some(Refused::Storage)
-        } else {
-            None
-        };
+    /// Appends batches of one request, each by its place in it.
+    fn append(self: &Rc<Self>, job: &Rc<Job>, acks: Acks, items: Vec<(usize, ProduceItem)>) {
         let mut owed = Vec::new();
-        match why {
-            Some(why) => {
-                let refused = items.iter().map(|_| Err(why)).collect();
-                owed.push(answer_to(asker, Answer::Produced(refused)));
+        if self.stopping() {
+            // The logs are about to close: the client asks again elsewhere, or here when it is back.
+            for (index, _) in items {
+                job.refuse(index, Refused::Stopping, &mut owed);
             }
-            None => {
-                let wall = Timestamp(reactor::timer::wall_clock_ms());
-                self.hosted.produce(asker, acks, wall, items, &mut owed);
-            }
+        } else {
+            let wall = Timestamp(reactor::timer::wall_clock_ms());
+            // The groups' own records have room in the reserve.
+            let may_use_reserve = self.groups.are_ours(items.iter().map(|(_, item)| item));
+            let space = match may_use_reserve {
+                true => Space::Reserve,
+                false => Space::Free,
+            };
+            self.hosted
+                .produce(job, acks, (wall, space), items, &mut owed);
         }
         self.deliver(owed);
     }
@@ -368,7 +378,12 @@ impl Shard {
                 Ask::DeleteRecords(items) => {
                     Answer::Deleted(reads::delete_records(&shard.hosted, &items).await)
                 }
-                Ask::DescribeLogs => Answer::Logs(reads::describe_logs(&shard.hosted)),
+                Ask::DescribeLogs => {
+                    let mut logs = reads::describe_logs(&shard.hosted);
+                    logs.extend(shard.moves.describe(&shard));
+                    Answer::Logs(logs)
+                }
+                Ask::Move(items) => Answer::Moving(moves::ask(&shard, &items)),
                 Ask::DescribeProducers(items) => {
                     Answer::Producers(reads::describe_producers(&shard.hosted, &items))
                 }
@@ -379,9 +394,7 @@ impl Shard {
                     };
                     Answer::Changed(Box::new(changed))
                 }
-                Ask::Apply(applied) => {
-                    Answer::Applied(metadata::apply(&shard, &shard.storage, &applied).await)
-                }
+                Ask::Apply(applied) => Answer::Applied(metadata::apply(&shard, &applied).await),
                 Ask::Produce(..)
                 | Ask::Watch(..)
                 | Ask::Read(..)
@@ -441,7 +454,20 @@ impl Shard {
 
     /// Writes what is in memory and closes the logs cleanly.
     pub async fn close(&self) {
-        self.storage.close().await;
+        let close = |storage: &Storage| {
+            let storage = storage.clone();
+            Box::pin(async move { storage.close().await })
+        };
+        let mut closing: Vec<_> = self.storages().map(|(_, it)| close(it)).collect();
+        // Together: each may take as long as a stop may.
+        poll_fn(|context| {
+            closing.retain_mut(|it| it.as_mut().poll(context).is_pending());
+            match closing.is_empty() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
     }
 }
 

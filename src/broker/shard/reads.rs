@@ -8,10 +8,10 @@ use logic::partition::leader::Event;
 
 use super::hosted::{Hosted, Partition, now};
 use super::mail::{
-    Chunk, FoundOffset, OffsetItem, OffsetQuery, OffsetResult, ProducerRow, ReadItem, ReadLimits,
-    ReadResult, Refused,
+    Chunk, FoundOffset, LogRow, OffsetItem, OffsetQuery, OffsetResult, ProducerRow, ReadItem,
+    ReadLimits, ReadResult, Refused,
 };
-use crate::storage::{Read, ReadError, StorageError};
+use crate::storage::{Log, Read, ReadError, StorageError};
 
 /// Reads what is in memory, or in a file's resident pages; `None` when some of it needs the disk.
 pub fn read_now(
@@ -124,11 +124,14 @@ fn read_one(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Option<ReadRes
     if item.offset < marks.log_start || item.offset > marks.high_watermark {
         return Some(out_of_range(marks));
     }
+    if partition.is_paused() {
+        return None;
+    }
     if room.is_full() || item.offset == marks.high_watermark {
         return Some(marks.with(Vec::new()));
     }
     let bytes_max = room.bytes_for(item);
-    let read = partition.log.read(
+    let read = partition.log().read(
         item.offset,
         marks.high_watermark,
         bytes_max,
@@ -161,15 +164,11 @@ async fn read_from_disk(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Re
     };
     let marks = Marks::of(&partition);
     let bytes_max = room.bytes_for(item);
-    let log = partition.log.clone();
-    let read = log
-        .read_slow(
-            item.offset,
-            marks.high_watermark,
-            bytes_max,
-            room.first_whole,
-        )
-        .await;
+    let read = on_its_log(&partition, async |log| {
+        let (end, whole) = (marks.high_watermark, room.first_whole);
+        log.read_slow(item.offset, end, bytes_max, whole).await
+    });
+    let read = read.await;
     let chunks = match read {
         Ok(Read::Empty) => Vec::new(),
         Ok(Read::Memory(views)) => views.into_iter().map(Chunk::Memory).collect(),
@@ -191,6 +190,24 @@ async fn read_from_disk(hosted: &Hosted, room: &mut Room, item: &ReadItem) -> Re
     };
     room.take(&chunks);
     marks.with(chunks)
+}
+
+/// Does something with a partition's log, and again if it has become another one meanwhile.
+async fn on_its_log<T, E>(
+    partition: &Partition,
+    work: impl AsyncFn(Log) -> Result<T, E>,
+) -> Result<T, E> {
+    loop {
+        let log = partition.log();
+        if partition.is_paused() {
+            partition.has_left(&log).await;
+            continue;
+        }
+        match work(log.clone()).await {
+            Err(_) if partition.has_left(&log).await => {}
+            done => return done,
+        }
+    }
 }
 
 /// What a client is told when a log fails it. Said here too, unless the log is only being deleted.
@@ -223,14 +240,19 @@ async fn offset(hosted: &Hosted, item: &OffsetItem) -> OffsetResult {
         offset,
         epoch,
     };
-    let log = partition.log.clone();
+    let end = marks.high_watermark;
     let found = match item.query {
         OffsetQuery::Earliest => return Ok(Some(at(marks.log_start))),
         OffsetQuery::Latest => return Ok(Some(at(marks.high_watermark))),
         OffsetQuery::Tiered => return Ok(None),
         OffsetQuery::LatestStable => return Ok(Some(at(marks.last_stable))),
-        OffsetQuery::MaxTimestamp => log.max_timestamp(marks.high_watermark).await,
-        OffsetQuery::At(time) => log.offset_for_timestamp(time, marks.high_watermark).await,
+        OffsetQuery::MaxTimestamp => {
+            on_its_log(&partition, async |log| log.max_timestamp(end).await).await
+        }
+        OffsetQuery::At(time) => {
+            let find = async |log: Log| log.offset_for_timestamp(time, end).await;
+            on_its_log(&partition, find).await
+        }
     };
     match found {
         Ok(found) => Ok(found.map(|(timestamp, offset, epoch)| FoundOffset {
@@ -249,7 +271,7 @@ pub fn epoch_ends(
 ) -> Vec<Result<(LeaderEpoch, Offset), Refused>> {
     let end = |(id, known, epoch): &(PartitionId, Option<LeaderEpoch>, LeaderEpoch)| {
         let partition = find(hosted, *id, *known)?;
-        Ok(partition.log.epoch_end_offset(*epoch))
+        Ok(partition.log().epoch_end_offset(*epoch))
     };
     items.iter().map(end).collect()
 }
@@ -284,9 +306,9 @@ async fn delete_before(
     if before <= marks.log_start {
         return Ok(marks.log_start);
     }
-    let moved = partition.log.set_log_start(before).await;
+    let moved = on_its_log(&partition, async |log| log.set_log_start(before).await).await;
     // It may have moved before something failed.
-    let event = Event::LogStart(partition.log.log_start());
+    let event = Event::LogStart(partition.log().log_start());
     hosted.step(&partition, now(), event, None, &mut Vec::new());
     match moved {
         Ok(()) => Ok(before),
@@ -294,13 +316,16 @@ async fn delete_before(
     }
 }
 
-/// The size of every log here, in bytes.
-pub fn describe_logs(hosted: &Hosted) -> Vec<(PartitionId, u64)> {
-    hosted
-        .all()
-        .into_iter()
-        .map(|(id, partition)| (id, partition.log.size_bytes()))
-        .collect()
+/// Every log here.
+pub fn describe_logs(hosted: &Hosted) -> Vec<LogRow> {
+    let all = hosted.all().into_iter();
+    all.map(|(id, partition)| LogRow {
+        partition: id,
+        dir: partition.dir(),
+        bytes: partition.log().size_bytes(),
+        future_lag: None,
+    })
+    .collect()
 }
 
 /// The producers of each partition.

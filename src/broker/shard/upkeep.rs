@@ -10,7 +10,9 @@ use logic::log::retention::Clock;
 use logic::partition::leader::Event;
 
 use super::Shard;
+use super::directories::DirId;
 use super::hosted::{Partition, now};
+use crate::storage::{Storage, StorageError};
 
 /// The first look after the start, as in Kafka, unless looks are more frequent.
 const FIRST_LOOK: Duration = Duration::from_secs(30);
@@ -37,7 +39,10 @@ pub fn start(shard: &Rc<Shard>) {
         looking: Cell::new(false),
     });
     shard.reactor.spawn_background(upkeep.clone().regularly());
-    shard.reactor.spawn_background(upkeep.when_short_of_space());
+    for (dir, storage) in shard.storages() {
+        let short = upkeep.clone().when_short_of_space(dir, storage.clone());
+        shard.reactor.spawn_background(short);
+    }
 }
 
 impl Upkeep {
@@ -45,22 +50,23 @@ impl Upkeep {
         let interval = self.shard.limits.retention_check_interval;
         reactor::timer::sleep(FIRST_LOOK.min(interval)).await;
         while !self.shard.stopping() {
-            self.look().await;
+            self.look(None).await;
             reactor::timer::sleep(interval).await;
         }
     }
 
-    /// Does not wait for the next look when space is short.
-    async fn when_short_of_space(self: Rc<Self>) {
+    /// Does not wait for the next look when a directory is short of space.
+    async fn when_short_of_space(self: Rc<Self>, dir: DirId, storage: Storage) {
         while !self.shard.stopping() {
-            self.shard.storage.until_short_of_space().await;
-            self.look().await;
+            storage.until_short_of_space().await;
+            self.look(Some(dir)).await;
             reactor::timer::sleep(SHORT_PAUSE).await;
         }
     }
 
-    /// Lets every log's old segments go: where there is most to gain first, while space is short.
-    async fn look(&self) {
+    /// Lets old segments go of every log, or of those in one directory that is short of space: where there is
+    /// most to gain first.
+    async fn look(&self, only: Option<DirId>) {
         if self.looking.replace(true) {
             return;
         }
@@ -70,10 +76,11 @@ impl Upkeep {
         let wall_ms = reactor::timer::wall_clock_ms();
         let wall_ms = self.clock.borrow_mut().look(now(), wall_ms, settle_ms);
         let mut partitions = shard.hosted.all();
-        if shard.storage.is_short_of_space() {
+        if only.is_some() {
+            partitions.retain(|(_, partition)| Some(partition.dir()) == only);
             partitions.sort_by_cached_key(|(_, partition)| {
                 let high_watermark = partition.leader.borrow().high_watermark();
-                let bytes = partition.log.reclaimable_bytes(wall_ms, high_watermark);
+                let bytes = partition.log().reclaimable_bytes(wall_ms, high_watermark);
                 std::cmp::Reverse(bytes)
             });
         }
@@ -91,11 +98,14 @@ impl Upkeep {
     }
 
     async fn retain(&self, id: PartitionId, partition: &Partition, wall_ms: Option<i64>) {
+        if partition.is_paused() {
+            return;
+        }
         let high_watermark = partition.leader.borrow().high_watermark();
-        let retained = partition.log.retain(wall_ms, high_watermark).await;
+        let retained = partition.log().retain(wall_ms, high_watermark).await;
         // Some may have gone before something failed.
         let hosted = &self.shard.hosted;
-        let event = Event::LogStart(partition.log.log_start());
+        let event = Event::LogStart(partition.log().log_start());
         hosted.step(partition, now(), event, None, &mut Vec::new());
         let name = || self.shard.metadata.topic_name(id.topic).unwrap_or_default();
         match retained {
@@ -110,6 +120,8 @@ impl Upkeep {
                     gone.log_start.0
                 );
             }
+            // A log that is about to be another one: the next look finds that.
+            Err(StorageError::Closed) => {}
             // A topic that is being deleted, or a broker that stops.
             Err(_) if self.shard.stopping() || self.shard.hosted.get(id).is_none() => {}
             Err(error) => eprintln!("error: retention of {}-{}: {error}", name(), id.index),

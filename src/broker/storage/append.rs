@@ -176,9 +176,29 @@ impl Log {
         self.state.durable.get()
     }
 
+    /// Waits until flushes have completed for all that is appended; `false` when they never will.
+    pub async fn flushed(&self) -> bool {
+        let is_flushed = || self.durable() >= self.log_end();
+        let committed = &self.shared.committed;
+        committed
+            .until(|| is_flushed() || self.shared.check().is_err())
+            .await;
+        is_flushed()
+    }
+
+    /// Whether both are the same log in the same place.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.state, &other.state)
+    }
+
     /// Bytes of all segments.
     pub fn size_bytes(&self) -> u64 {
         self.state.log.borrow().size_bytes()
+    }
+
+    /// Whether its disk has less free space than the reserve: then nothing new should be appended.
+    pub fn is_short_of_space(&self) -> bool {
+        self.shared.reserve.is_low()
     }
 
     /// New topic configs, for what is appended from now on.
@@ -256,10 +276,17 @@ impl Log {
             return Ok(());
         }
         behind::idle(shared, state).await;
-        let root = place::logs_root(&shared.data_dir);
         let mut gone = state.directory.clone().into_os_string();
         gone.push(place::DELETED);
-        let gone = PathBuf::from(gone);
+        self.give_up_name(gone.into()).await
+    }
+
+    /// Gives the log's directory another name, durably, and removes it: the log is gone after a crash too once
+    /// this returns. The caller sees to it that nobody works on its files.
+    pub(super) async fn give_up_name(&self, gone: PathBuf) -> Result<(), StorageError> {
+        let (state, shared) = (&self.state, &self.shared);
+        state.deleted.set(true);
+        let root = place::logs_root(&shared.data_dir);
         let renamed = async {
             file::rename(&shared.reactor, &state.directory, &gone).await?;
             file::sync_dir(&shared.reactor, &root).await

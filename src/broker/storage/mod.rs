@@ -15,6 +15,7 @@ mod bypass;
 pub(crate) mod checkpoint;
 mod clean;
 mod commit;
+mod copy;
 mod each;
 mod extent;
 mod flush;
@@ -43,9 +44,11 @@ mod tests;
 
 pub use append::{AppendBatch, Log};
 pub use clean::{Budget, CleanReport, Cleaner};
+pub use copy::{Copied, Copy, NotMoved};
 pub use read::{Read, ReadError};
 pub use recover::{Damaged, RecoveredLog, Recovery, fuzz, recover};
 pub use retain::Retained;
+pub use signal::Signal;
 pub use state::Storage;
 
 use std::fmt;

@@ -7,6 +7,7 @@
 //!     partition.metadata                      whose it is and where it starts
 //!     checkpoint                              its state at the last clean stop, a cache
 //!     clean-below                             up to where it is compacted, a cache
+//! logs/<topic>-<index>.<id>-future/           a copy on its way to take the place of one in another directory
 //! ```
 
 use std::io::{self, Read, Write};
@@ -28,6 +29,9 @@ const HEAD_BYTES: usize = 16;
 const NAME_BYTES_MAX: usize = 255;
 /// The end of the name of a directory that is about to vanish.
 pub const DELETED: &str = ".deleted";
+
+/// The end of the name of a copy of a log that is made to take its place; shorter than [`DELETED`].
+pub const FUTURE: &str = "-future";
 
 /// Where write-ahead logs are.
 pub fn wal_root(data_dir: &Path) -> PathBuf {

@@ -23,7 +23,7 @@ use reactor::blocking::{self, fs};
 
 use super::checkpoint::{Checkpoint, RawHeader};
 use super::frame::{self, BLOCK, Commit, CommitHead, FrameHead, Kind, WalId};
-use super::place::{self, CHECKPOINT, DELETED, METADATA, Metadata, OLD};
+use super::place::{self, CHECKPOINT, DELETED, FUTURE, METADATA, Metadata, OLD};
 use super::scan;
 use super::{LogConfig, Settings, StorageError};
 
@@ -487,7 +487,7 @@ fn collect(
             fs::remove_dir_all(&directory).map_err(io)?;
             continue;
         }
-        if !entry.file_type().map_err(io)?.is_dir() {
+        if is_copy(&directory) || !entry.file_type().map_err(io)?.is_dir() {
             continue;
         }
         let metadata = match read_metadata(&directory) {
@@ -538,6 +538,12 @@ fn collect(
         }
     }
     Ok(())
+}
+
+/// Whether it is a copy of a log: which of both counts is decided over all data directories, before or never.
+fn is_copy(directory: &Path) -> bool {
+    let name = directory.as_os_str().as_encoded_bytes();
+    name.ends_with(FUTURE.as_bytes())
 }
 
 /// Whose log lies in a directory; `None` when it was never finished, and is gone now.

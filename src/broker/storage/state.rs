@@ -290,6 +290,18 @@ impl Storage {
         self.shared.reserve.is_low()
     }
 
+    /// Stops for good, as after a failed write: somebody else has found the disk to fail.
+    pub fn stop(&self, why: &str) {
+        self.shared.stop(why);
+    }
+
+    /// Waits until nothing is acknowledged any more; says why.
+    pub async fn until_failed(&self) -> Rc<str> {
+        let shared = &self.shared;
+        shared.committed.until(|| shared.has_failed()).await;
+        shared.failed.borrow().clone().unwrap_or_default()
+    }
+
     /// Waits until the disk is short of space.
     pub async fn until_short_of_space(&self) {
         self.shared.reserve.until_low().await;
@@ -311,7 +323,8 @@ impl Storage {
         trim::close(&self.shared).await;
     }
 
-    fn host(&self, state: LogState) -> Log {
+    /// Takes a log in.
+    pub(super) fn host(&self, state: LogState) -> Log {
         let state = Rc::new(state);
         let id = state.id();
         let before = self.shared.logs.borrow_mut().insert(id, state.clone());
@@ -347,10 +360,15 @@ impl Shared {
 
     /// Stops everything for good: after a failed write or flush a later success proves nothing.
     pub fn fail(&self, error: &StorageError) {
+        self.stop(&error.to_string());
+    }
+
+    /// The same, by its reason.
+    fn stop(&self, why: &str) {
         if self.has_failed() {
             return;
         }
-        self.failed.replace(Some(error.to_string().into()));
+        self.failed.replace(Some(why.into()));
         let logs: Vec<_> = self.logs.borrow().values().cloned().collect();
         logs.iter().for_each(|log| self.mark_moved(log));
         self.work.notify();

@@ -80,7 +80,7 @@ pub struct Located {
 }
 
 /// One partition's log.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Log {
     id: PartitionId,
     config: Config,

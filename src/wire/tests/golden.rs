@@ -632,6 +632,38 @@ fn incremental_alter_configs() {
 }
 
 #[test]
+fn alter_replica_log_dirs() {
+    use alter_replica_log_dirs_request::*;
+    use alter_replica_log_dirs_response::*;
+    check::<theirs::AlterReplicaLogDirsRequest, theirs::AlterReplicaLogDirsResponse>(
+        ApiKey::AlterReplicaLogDirs,
+        2,
+        |_| {
+            let topic = AlterReplicaLogDirTopic::default()
+                .with_name(s("orders"))
+                .with_partitions(vec![1, 2]);
+            let dir = AlterReplicaLogDir::default()
+                .with_path(s("/data"))
+                .with_topics(vec![topic]);
+            AlterReplicaLogDirsRequestData::default()
+                .with_dirs(vec![dir])
+                .into()
+        },
+        |_| {
+            let partition = AlterReplicaLogDirPartitionResult::default()
+                .with_partition_index(1)
+                .with_error_code(57);
+            let topic = AlterReplicaLogDirTopicResult::default()
+                .with_topic_name(s("orders"))
+                .with_partitions(vec![partition]);
+            AlterReplicaLogDirsResponseData::default()
+                .with_results(vec![topic])
+                .into()
+        },
+    );
+}
+
+#[test]
 fn describe_log_dirs() {
     use describe_log_dirs_request::*;
     use describe_log_dirs_response::*;

@@ -23,7 +23,7 @@ use self::segment::Walked;
 use super::exit::{Ending, Failure, written};
 use super::output::{Format, complain};
 use crate::storage::frame::WalId;
-use crate::storage::place::{self, DELETED, METADATA, OLD};
+use crate::storage::place::{self, DELETED, FUTURE, METADATA, OLD};
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -249,9 +249,13 @@ pub fn data_directory(path: &Path, rows: &mut Rows) -> io::Result<()> {
         }
     }
     for path in paths(&logs)?.iter().filter(|path| path.is_dir()) {
-        match files::name_of(path).ends_with(DELETED) {
-            true => rows.note(path, None, "a deleted partition")?,
-            false => partition::dump(path, &coverage, rows)?,
+        let name = files::name_of(path);
+        if name.ends_with(DELETED) {
+            rows.note(path, None, "a deleted partition")?;
+        } else if name.ends_with(FUTURE) {
+            rows.note(path, None, "a copy of a partition that is being moved here")?;
+        } else {
+            partition::dump(path, &coverage, rows)?;
         }
     }
     Ok(())
