@@ -146,16 +146,7 @@ fn plan(
         },
         connections_max: network.max_connections.min(connections_max),
         connections_per_address_max: network.max_connections_per_ip,
-        storage: storage::Settings {
-            wal_extent_bytes: settings.wal.extent_bytes,
-            wal_bytes_max: settings.wal.bytes_max,
-            commit_bytes_max: settings.wal.commit_bytes_max,
-            bypass_bytes_min: settings.wal.bypass_bytes_min,
-            unflushed_bytes_max: storage::Settings::default().unflushed_bytes_max,
-            backlog_bytes_max: settings.wal.backlog_bytes_max,
-            tail_cache_bytes: settings.storage.tail_cache_bytes,
-            disk_reserve_bytes: settings.storage.disk_reserve_bytes,
-        },
+        storage: storage_settings(settings),
         identity: Identity {
             node,
             cluster,
@@ -174,5 +165,18 @@ fn plan(
             },
             auto_create: topics.auto_create_topics_enable,
         },
+    }
+}
+
+fn storage_settings(settings: &Settings) -> storage::Settings {
+    storage::Settings {
+        wal_extent_bytes: settings.wal.extent_bytes,
+        wal_bytes_max: settings.wal.bytes_max,
+        commit_bytes_max: settings.wal.commit_bytes_max,
+        bypass_bytes_min: settings.wal.bypass_bytes_min,
+        unflushed_bytes_max: storage::Settings::default().unflushed_bytes_max,
+        backlog_bytes_max: settings.wal.backlog_bytes_max,
+        tail_cache_bytes: settings.storage.tail_cache_bytes,
+        disk_reserve_bytes: settings.storage.disk_reserve_bytes,
     }
 }
