@@ -27,6 +27,7 @@ mod close;
 mod executor;
 mod late;
 mod ring;
+mod slice;
 mod tasks;
 
 pub mod blocking;
@@ -40,3 +41,4 @@ pub mod timer;
 
 pub use executor::{Executor, Reactor, Settings, spawn, start, yield_now};
 pub use late::LateTurns;
+pub use slice::Slice;

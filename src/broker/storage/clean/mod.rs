@@ -18,6 +18,7 @@ use logic::log::cleaning::swap::steps;
 use logic::log::cleaning::{self, Cleanable, Verdict};
 use logic::log::header::BatchHeader;
 use logic::log::segment::Segment;
+use reactor::Slice;
 
 pub use budget::Budget;
 
@@ -232,6 +233,7 @@ impl Log {
         cleaner: &Cleaner,
     ) -> Result<(KeyMap, Offset), StorageError> {
         let bases = self.bases_within(part.first_dirty, part.end);
+        let slice = Slice::new();
         // The first batch is noted as a whole, though the dirty part may begin within it.
         let first = bases.first().map_or(part.first_dirty, |base| *base);
         let keys_max = (part.end.0 - first.0).unsigned_abs();
@@ -239,7 +241,7 @@ impl Log {
         for base in bases {
             let mut source = Source::new(self, base, 0, READ_BYTES);
             while let Some(Batch { header, bytes, .. }) = self.next(&mut source, cleaner).await? {
-                reactor::yield_now().await;
+                slice.pass().await;
                 if header.last_offset() < part.first_dirty {
                     continue;
                 }
@@ -328,6 +330,7 @@ impl Log {
         cleaner: &Cleaner,
     ) -> Result<bool, StorageError> {
         let mut same = replaced.len() == 1;
+        let slice = Slice::new();
         for base in replaced {
             let mut source = Source::new(self, *base, 0, READ_BYTES);
             while let Some(Batch { header, bytes, .. }) = self.next(&mut source, cleaner).await? {
@@ -340,7 +343,7 @@ impl Log {
                     }
                     Cleaned::Dropped => same = false,
                 }
-                reactor::yield_now().await;
+                slice.pass().await;
             }
         }
         Ok(!same)
