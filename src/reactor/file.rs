@@ -29,6 +29,10 @@ const EXHAUSTED_WARNING_TRIES: u32 = 200;
 /// Bytes that one read-ahead operation asks for.
 const READ_AHEAD_STEP: usize = 512 << 10;
 
+/// The page cache holds files in folios of up to a huge page, each at a multiple of its size, and drops whole
+/// ones only.
+const FOLIO_BYTES_MAX: u64 = 2 << 20;
+
 /// cachestat(2), the same number on every architecture; libc does not name it.
 pub(crate) const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -511,7 +515,11 @@ impl PageFile {
     /// Has the kernel drop bytes from the page cache, so that the next read asks the disk. A hint, whose
     /// failure shows nowhere. Only on an executor's thread.
     pub async fn forget(&self, position: u64, len: usize) {
-        let advised = self.advise(position, len, libc::POSIX_FADV_DONTNEED);
+        // Of what it has only a part of in the range, the kernel drops nothing.
+        let from = position - position % FOLIO_BYTES_MAX;
+        let end = (position + len as u64).next_multiple_of(FOLIO_BYTES_MAX);
+        let len = usize::try_from(end - from).unwrap_or(usize::MAX);
+        let advised = self.advise(from, len, libc::POSIX_FADV_DONTNEED);
         drop(advised.await.into_result());
     }
 

@@ -28,6 +28,7 @@ mod close;
 mod executor;
 mod late;
 mod ring;
+mod slice;
 mod tasks;
 
 pub mod blocking;
@@ -42,3 +43,4 @@ pub mod timer;
 
 pub use executor::{Executor, Reactor, Settings, spawn, start, yield_now};
 pub use late::LateTurns;
+pub use slice::Slice;

@@ -1,6 +1,6 @@
 //! Tasks, counted so that the parker knows when none is ready. Knows nothing of what they do.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,11 +15,25 @@ thread_local! {
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
     static LONGEST: Cell<Poll> = const { Cell::new(Poll::NONE) };
     static READY: Arc<AtomicUsize> = Arc::default();
+    static RUN: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
 /// How often tasks of this thread's executor have run.
 pub(crate) fn polls() -> u64 {
     POLLS.get()
+}
+
+/// Waits until a task of this executor has run. One waits at a time, and some task must be ready.
+pub(crate) async fn until_one_ran() {
+    let before = polls();
+    poll_fn(|context| {
+        if polls() != before {
+            return std::task::Poll::Ready(());
+        }
+        RUN.replace(Some(context.waker().clone()));
+        std::task::Poll::Pending
+    })
+    .await;
 }
 
 /// One run of a task.
@@ -74,7 +88,7 @@ pub(crate) fn spawn_background(task: impl Future<Output = ()> + 'static, queue: 
             task.as_mut().poll(&mut Context::from_waker(&waker))
         })
         .await;
-        ready.clear();
+        ready.end();
     };
     // A task queue lives as long as its executor, so this cannot fail while a task runs.
     glommio::spawn_local_into(task, queue)
@@ -87,6 +101,9 @@ async fn counted<F: Future<Output = ()>>(task: F) {
     poll_fn(|context| {
         let polled = task.as_mut().poll(context);
         POLLS.set(POLLS.get() + 1);
+        if let Some(waiting) = RUN.take() {
+            waiting.wake();
+        }
         measure(std::any::type_name::<F>());
         polled
     })
@@ -120,6 +137,12 @@ impl Ready {
         if self.is_ready.swap(false, Ordering::AcqRel) {
             self.count.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+
+    /// The task has ended: what wakes it from here on, wakes nothing.
+    fn end(&self) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.clear();
     }
 
     /// The task runs: what wakes it from here on makes it ready again.

@@ -217,7 +217,9 @@ async fn clean_log(shard: &Shard, log: &Log, cleaner: &Cleaner, misread: Option<
             outcome.cleaned_bytes += report.bytes_before.saturating_sub(report.bytes_after);
         }
         Ok(None) => {}
-        Err(StorageError::Damaged { .. }) if misread.is_some() => {}
+        Err(error @ StorageError::Damaged { .. }) if misread.is_some() => {
+            panic!("one misread is no damage: {error}");
+        }
         Err(error) => return tolerate(shard, log, &error),
     }
     if let Err(error) = check_read(&shard.ghost, log, log.log_start()).await {

@@ -10,7 +10,7 @@ use logic::log::cleaning::Cleanable;
 
 use super::Shard;
 use super::hosted::Partition;
-use crate::storage::{Budget, CleanReport, Cleaner};
+use crate::storage::{Budget, CleanReport, Cleaner, StorageError};
 
 /// What an operator has set for the cleaner, per shard.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +65,14 @@ async fn dirtiest(shard: &Rc<Shard>) -> Option<Due> {
             continue;
         }
         let bound = bound(&partition);
-        let part = partition.log().cleanable(wall_ms(), bound).await;
-        let Ok(Some(part)) = part else { continue };
+        let part = match partition.log().cleanable(wall_ms(), bound).await {
+            Ok(Some(part)) => part,
+            Ok(None) => continue,
+            Err(error) => {
+                tell_failure(shard, id, &partition, &error);
+                continue;
+            }
+        };
         let rank = |part: &Cleanable| (part.overdue, part.dirty_millionths());
         if partition.log().is_due(&part)
             && best
@@ -97,20 +103,37 @@ async fn clean(shard: &Rc<Shard>, due: &Due, cleaner: &Cleaner) -> bool {
     let cleaned = log
         .clean(&due.part, wall_ms(), &last_of_producer, cleaner)
         .await;
-    let topic = shard.metadata.topic_name(due.id.topic).unwrap_or_default();
-    let name = format!("{topic}-{}", due.id.index);
     match cleaned {
         Ok(Some(report)) => {
-            tell(&name, &due.part, &report, begun.elapsed());
+            tell(&name(shard, due.id), &due.part, &report, begun.elapsed());
             report.clean_below > due.part.first_dirty
         }
         Ok(None) => false,
-        Err(_) if shard.stopping() => false,
         Err(error) => {
-            eprintln!("error: cleaner: {name} is not cleaned before the next start: {error}");
+            tell_failure(shard, due.id, &due.partition, &error);
             false
         }
     }
+}
+
+fn name(shard: &Shard, id: PartitionId) -> String {
+    let topic = shard.metadata.topic_name(id.topic).unwrap_or_default();
+    format!("{topic}-{}", id.index)
+}
+
+fn tell_failure(shard: &Shard, id: PartitionId, partition: &Partition, error: &StorageError) {
+    if shard.stopping() {
+        return;
+    }
+    let advice = match error {
+        StorageError::Damaged { .. } => "; `corelog check --data` names all that is damaged",
+        _ => "",
+    };
+    eprintln!(
+        "error: cleaner: {} is not cleaned: {error}; tried again in {} s{advice}",
+        name(shard, id),
+        partition.log().cleaning_pause_ms().div_ceil(1_000),
+    );
 }
 
 fn tell(name: &str, part: &Cleanable, report: &CleanReport, took: Duration) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use logic::ids::{LeaderEpoch, Offset, PartitionId, Timestamp};
+use logic::log::cleaning::retry::Retry;
 use logic::log::header::{BatchHeader, CHECKSUM_START, HEADER_BYTES};
 use logic::log::segment::Segment;
 use reactor::blocking;
@@ -142,8 +143,8 @@ pub(super) struct LogState {
     pub generation: Cell<u64>,
     /// Below it an earlier cleaning has left no key twice.
     pub clean_below: Cell<Offset>,
-    /// Cleaning met something damaged: it is not tried again.
-    pub uncleanable: Cell<bool>,
+    /// When cleaning is tried again that has failed.
+    pub cleaning_retry: Cell<Retry>,
     /// Bytes of its frames that no commit has taken yet.
     pub queued_bytes: Cell<usize>,
     pub in_moved: Cell<bool>,
@@ -366,7 +367,7 @@ impl LogState {
             swapping: RefCell::default(),
             generation: Cell::new(0),
             clean_below: Cell::default(),
-            uncleanable: Cell::new(false),
+            cleaning_retry: Cell::default(),
             queued_bytes: Cell::new(0),
             in_moved: Cell::new(false),
             deleted: Cell::new(false),

@@ -14,6 +14,8 @@ use super::serve;
 pub(super) struct Source<'a> {
     log: &'a Log,
     base: Offset,
+    /// Where it began.
+    from: u32,
     /// The position of the window's first byte.
     at: u32,
     /// What is read at once; a larger batch is read whole.
@@ -36,6 +38,7 @@ impl<'a> Source<'a> {
         Self {
             log,
             base,
+            from: position,
             at: position,
             window_bytes,
             window: Bytes::new(),
@@ -93,7 +96,9 @@ impl<'a> Source<'a> {
 
     async fn damaged<T>(&self, what: &str) -> Result<T, StorageError> {
         let what = format!("{what} at position {}", self.at);
-        let range = self.at..self.at.saturating_add(self.window_bytes);
+        let seen = self.window_bytes.max(self.window.len() as u32);
+        // All of it: that this batch does not follow may be the fault of one before it.
+        let range = self.from..self.at.saturating_add(seen);
         self.log.judge(self.base, range, Err(what)).await
     }
 }

@@ -3,7 +3,9 @@
 //! glommio runs the tasks, but its own way to sleep costs some ten system calls and a membarrier per
 //! wake-up, and can miss tasks that became ready in between. So it never sleeps: a task that is always
 //! ready, the parker, runs after all others that are, and once none of them has run since its last
-//! turn it waits in the ring itself, in the system call that also submits what is queued.
+//! turn it waits in the ring itself, in the system call that also submits what is queued. Only while
+//! nothing but the background is ready it waits for that to run: always ready it would use up what the
+//! background leaves to the others, and there are none.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,7 +60,8 @@ impl Parker {
             if ran {
                 self.active = now;
             }
-            let busy = ran || tasks::background_is_ready();
+            let background = tasks::background_is_ready();
+            let busy = ran || background;
             if !busy && now.duration_since(self.active) >= self.spin {
                 self.sleep(now);
             } else if !ran || now.duration_since(self.entered) >= GATHER_MAX || self.is_full() {
@@ -70,6 +73,10 @@ impl Parker {
                 submitted: Instant::now(),
             };
             tasks::measure_from(turn.submitted);
+            if background && !ran {
+                // What this task runs meanwhile would be taken from the background's share.
+                tasks::until_one_ran().await;
+            }
         }
     }
 

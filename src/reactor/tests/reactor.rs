@@ -170,6 +170,32 @@ fn direct_writes_read_back_and_sendfile_sends_the_same_bytes() {
 }
 
 #[test]
+fn what_is_forgotten_is_asked_of_the_disk_wherever_in_its_pages_it_lies() {
+    const LEN: usize = 8 << 20;
+    let path = scratch("forgotten");
+    let file_path = path.clone();
+    run(move |reactor| async move {
+        let file = DirectFile::open(&reactor, &file_path, Mode::Create).await;
+        let file = file.expect("opens");
+        if !file.is_direct() {
+            return; // there is no disk below it
+        }
+        let written = file.write_at_flushed(pattern(LEN).freeze(), 0).await;
+        written.expect("writes");
+        let pages = PageFile::open(&reactor, &file_path).await.expect("opens");
+        for (position, len) in [(0, 1), (5_000, 100), (8_191, 2), ((1 << 20) + 1, 1 << 20)] {
+            pages.read_ahead(0, LEN).await.expect("reads ahead");
+            assert!(pages.resident(position, len));
+            pages.forget(position, len).await;
+            for at in [position, position + len as u64 - 1] {
+                assert!(!pages.resident(at, 1), "{at} of {len} at {position}");
+            }
+        }
+    });
+    std::fs::remove_file(path).expect("cleans up");
+}
+
+#[test]
 fn a_file_system_without_direct_io_gets_a_buffered_file() {
     let path = PathBuf::from(format!("/dev/shm/corelog-reactor-{}", std::process::id()));
     let file_path = path.clone();

@@ -233,3 +233,44 @@ fn waiting_tasks_hear_a_signal_and_an_ended_executor_leaves_nothing_undone() {
         assert_eq!(heard.get(), 10);
     });
 }
+
+/// Nanoseconds that this thread has had a core.
+fn on_core_ns() -> u64 {
+    let said = std::fs::read_to_string("/proc/thread-self/schedstat").expect("statistics");
+    let first = said.split(' ').next().expect("a field");
+    first.parse().expect("a number")
+}
+
+#[test]
+fn a_background_task_has_the_core_to_itself_while_nothing_else_wants_it() {
+    const TURNS: usize = 200;
+    let work = || {
+        let bytes = std::hint::black_box([7_u8; 1 << 16]);
+        let mut sum = 0_u64;
+        for _ in 0..20 {
+            for byte in &bytes {
+                sum = sum.wrapping_mul(31).wrapping_add(u64::from(*byte));
+            }
+        }
+        std::hint::black_box(sum);
+    };
+    let alone = std::thread::spawn(move || {
+        (0..TURNS).for_each(|_| work());
+        on_core_ns()
+    });
+    let alone = alone.join().expect("works");
+    run(move |reactor| async move {
+        let done = local::Signal::new();
+        let (waits, before) = (done.wait(), on_core_ns());
+        reactor.spawn_background(async move {
+            for _ in 0..TURNS {
+                work();
+                reactor::yield_now().await;
+            }
+            done.set();
+        });
+        waits.await;
+        let used = on_core_ns() - before;
+        assert!(used < 3 * alone, "{used} ns for {alone} ns of work");
+    });
+}

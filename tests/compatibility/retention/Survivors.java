@@ -18,6 +18,8 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -33,8 +35,39 @@ public final class Survivors {
     /** What compact-delete gets once it is compacted: retention before or after compaction leaves other records. */
     private static final Map<String, String> THEN_DELETE = Map.of("cleanup.policy", "compact,delete", "retention.bytes", "1");
 
+    private static final String MOST_OF_IT = "2000000";
+    private static final String ACTIVE_ONLY = "800000";
+
+    /** Whose time a record has: its producer's, none, or the broker's while the producer's is another. */
+    private enum Times { CREATED, MISSING, APPENDED }
+
     /** One topic: the rules that hold once it is fed, the codec of its records and how old they are, first and last. */
-    private record Case(String topic, Map<String, String> rules, String codec, long oldestMs, long newestMs) {}
+    private record Case(String topic, Map<String, String> rules, String codec, Times times, long oldestMs, long newestMs) {
+        Case(String topic, Map<String, String> rules, String codec, long oldestMs, long newestMs) {
+            this(topic, rules, codec, Times.CREATED, oldestMs, newestMs);
+        }
+
+        Case(String topic, Map<String, String> rules, Times times) {
+            // Old by what their producer says, if it says anything.
+            this(topic, rules, "none", times, 9 * DAY_MS, 3 * DAY_MS);
+        }
+
+        Map<String, String> created() {
+            return times == Times.APPENDED ? with(FEEDING, "message.timestamp.type", "LogAppendTime") : FEEDING;
+        }
+    }
+
+    /** What the public constructors refuse. */
+    private static final class Untimed extends ProducerRecord<byte[], byte[]> {
+        Untimed(String topic, byte[] key, byte[] value) {
+            super(topic, 0, key, value);
+        }
+
+        @Override
+        public Long timestamp() {
+            return RecordBatch.NO_TIMESTAMP;
+        }
+    }
 
     private static List<Case> cases() {
         List<Case> all = new ArrayList<>();
@@ -43,12 +76,27 @@ public final class Survivors {
         }
         all.add(new Case("compact-delete", COMPACT, "none", 60_000, 0));
         all.add(new Case("compact-lag", with(COMPACT, "min.compaction.lag.ms", "" + DAY_MS), "none", 3 * DAY_MS, 0));
-        all.add(new Case("size", Map.of("retention.bytes", "2000000"), "none", 60_000, 0));
+        all.add(new Case("compact-append", COMPACT, Times.APPENDED));
+        all.add(new Case("compact-untimed", COMPACT, Times.MISSING));
+        all.add(new Case("lag-append", with(COMPACT, "min.compaction.lag.ms", "" + DAY_MS), Times.APPENDED));
+        all.add(new Case("lag-untimed", with(COMPACT, "min.compaction.lag.ms", "" + DAY_MS), Times.MISSING));
+        all.add(new Case("size", Map.of("retention.bytes", MOST_OF_IT), "none", 60_000, 0));
         all.add(new Case("size-zero", Map.of("retention.bytes", "0"), "none", 60_000, 0));
         all.add(new Case("time", Map.of("retention.ms", "" + DAY_MS), "none", 3 * DAY_MS, 0));
         all.add(new Case("time-all", Map.of("retention.ms", "" + DAY_MS), "none", 9 * DAY_MS, 3 * DAY_MS));
         all.add(new Case("time-future", Map.of("retention.ms", "1000"), "none", -3_000_000, -3_000_000));
         all.add(new Case("for-ever", Map.of("retention.ms", "-1"), "none", 9 * DAY_MS, 3 * DAY_MS));
+        for (Times times : List.of(Times.APPENDED, Times.MISSING)) {
+            String name = times == Times.APPENDED ? "append" : "untimed";
+            all.add(new Case(name, Map.of("retention.ms", "" + DAY_MS), times));
+            all.add(new Case(name + "-all", Map.of("retention.ms", "1000"), "none", times, -3_000_000, -3_000_000));
+            all.add(new Case("both-" + name, Map.of("retention.ms", "" + DAY_MS, "retention.bytes", ACTIVE_ONLY), times));
+        }
+        // One takes the oldest segment, the other both that are sealed.
+        Map<String, String> more = Map.of("retention.ms", "" + 3 * DAY_MS / 2, "retention.bytes", ACTIVE_ONLY);
+        all.add(new Case("both-by-size", more, "none", 3 * DAY_MS, 0));
+        Map<String, String> older = Map.of("retention.ms", "" + DAY_MS / 2, "retention.bytes", MOST_OF_IT);
+        all.add(new Case("both-by-time", older, "none", 3 * DAY_MS, 0));
         return all;
     }
 
@@ -84,7 +132,7 @@ public final class Survivors {
 
     private static void feed(Map<String, Object> settings, Case one, long nowMs) throws Exception {
         try (Admin admin = Admin.create(settings)) {
-            NewTopic topic = new NewTopic(one.topic, 1, (short) 1).configs(FEEDING);
+            NewTopic topic = new NewTopic(one.topic, 1, (short) 1).configs(one.created());
             admin.createTopics(List.of(topic)).all().get();
         }
         Map<String, Object> producing = new HashMap<>(settings);
@@ -99,11 +147,19 @@ public final class Survivors {
                     byte[] value = new byte[1_500 + random.nextInt(1_000)];
                     random.nextBytes(value);
                     boolean deletes = one.topic.startsWith("compact") && random.nextInt(10) == 0;
-                    producer.send(new ProducerRecord<>(one.topic, 0, nowMs - ageMs, key, deletes ? null : value));
+                    value = deletes ? null : value;
+                    producer.send(one.times == Times.MISSING ? new Untimed(one.topic, key, value)
+                            : new ProducerRecord<>(one.topic, 0, nowMs - ageMs, key, value));
                 }
                 producer.flush();
             }
         }
+    }
+
+    /** The broker's own time is its own: another broker's is another. */
+    private static String time(ConsumerRecord<byte[], byte[]> record) {
+        boolean now = Math.abs(System.currentTimeMillis() - record.timestamp()) < DAY_MS;
+        return record.timestampType() == TimestampType.LOG_APPEND_TIME && now ? "appended" : "" + record.timestamp();
     }
 
     private static void read(Map<String, Object> settings) {
@@ -121,7 +177,7 @@ public final class Survivors {
                 while (consumer.position(partition) < end) {
                     for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(10))) {
                         System.out.println(one.topic + " " + record.offset() + " " + new String(record.key())
-                                + " " + record.timestamp() + " " + Arrays.hashCode(record.value()));
+                                + " " + time(record) + " " + Arrays.hashCode(record.value()));
                     }
                 }
             }

@@ -13,7 +13,7 @@ BATCH_BYTES_MAX = 13_000
 
 @dataclass
 class Left:
-    """What a topic has left. Records are (offset, key, timestamp)."""
+    """What a topic has left. Records are (offset, key, timestamp); the broker's own timestamp is not told."""
 
     start: int
     end: int
@@ -30,7 +30,8 @@ def not_yet(lines: list[str], logs: Path, now_ms: int, retained: bool) -> list[s
         if words[0] == "starts":
             topics[topic] = Left(int(words[2]), int(words[-1]), [], bases(logs, topic))
         else:
-            topics[topic].records.append((int(words[0]), words[1], int(words[2])))
+            timestamp = 0 if words[2] == "appended" else int(words[2])
+            topics[topic].records.append((int(words[0]), words[1], timestamp))
     return [topic for topic, left in topics.items() if not is_there(topic, left, now_ms, retained)]
 
 
@@ -54,7 +55,9 @@ def is_there(topic: str, left: Left, now_ms: int, retained: bool) -> bool:
             # So few full segments that with the oldest gone less than retention.bytes would be left.
             full = SEGMENT_BYTES - BATCH_BYTES_MAX
             return left.start > 0 and (len(left.bases) - 2) * full < 2_000_000
-        case "size-zero" | "time-all":
+        case "both-append" | "both-untimed" | "both-by-size" | "both-by-time":
+            return left.start == left.bases[-1]
+        case "size-zero" | "time-all" | "append-all" | "untimed-all":
             return left.start == left.end == RECORDS
         case "time":
             # The oldest segment holds a record that is young enough.

@@ -36,7 +36,9 @@ pub mod disk;
 pub mod file;
 pub mod names;
 pub mod random;
+mod slice;
 pub mod timer;
 pub mod world;
 
+pub use slice::Slice;
 pub use world::{Reactor, spawn, yield_now};

@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
-use logic::ids::Offset;
+use logic::ids::{Instant, Offset};
 use logic::log::cleaning::filter::{self, Cleaned, Pass, Rewrite};
 use logic::log::cleaning::key_map::KeyMap;
 use logic::log::cleaning::swap::steps;
 use logic::log::cleaning::{self, Cleanable, Verdict};
 use logic::log::header::BatchHeader;
 use logic::log::segment::Segment;
-use reactor::compute;
+use reactor::{Slice, compute};
 use wire::records::RecordsError;
 
 pub use budget::Budget;
@@ -69,7 +69,7 @@ struct Group {
 
 impl Log {
     /// What could be cleaned now; `None` when that is nothing. `bound` is the lower of high watermark
-    /// and last stable offset.
+    /// and last stable offset. After a failure, here or in [`Log::clean`], that is nothing for a while.
     pub async fn cleanable(
         &self,
         wall_ms: i64,
@@ -81,7 +81,7 @@ impl Log {
         } else {
             bound
         };
-        if self.state.uncleanable.get() {
+        if !self.state.cleaning_retry.get().is_due(now()) {
             return Ok(None);
         }
         loop {
@@ -93,10 +93,25 @@ impl Log {
                 Verdict::Look(base) if looked == Some(base) => return Ok(None),
                 Verdict::Look(base) => {
                     looked = Some(base);
-                    self.load_index(base).await?;
+                    let loaded = self.unless_disturbed(async || self.load_index(base).await);
+                    let loaded = loaded.await.map_err(|error| self.cleaning_failed(error))?;
+                    if loaded.is_none() {
+                        return Ok(None);
+                    }
                 }
             }
         }
+    }
+
+    /// For how many milliseconds the log is not cleaned, since that has failed.
+    pub fn cleaning_pause_ms(&self) -> u64 {
+        self.state.cleaning_retry.get().pause_ms(now())
+    }
+
+    fn cleaning_failed(&self, error: StorageError) -> StorageError {
+        let retry = &self.state.cleaning_retry;
+        retry.set(retry.get().failed(now()));
+        error
     }
 
     /// Whether what could be cleaned should be.
@@ -105,8 +120,7 @@ impl Log {
     }
 
     /// Cleans a part of the log, or as much of it as fits into the memory for keys. `None` when the
-    /// log changed meanwhile, by deletion, and nothing came of it. A log in which something is damaged
-    /// is not cleaned again before the next start.
+    /// log changed meanwhile, by deletion, and nothing came of it.
     pub async fn clean(
         &self,
         part: &Cleanable,
@@ -114,18 +128,38 @@ impl Log {
         last_of_producer: &BTreeMap<i64, Offset>,
         cleaner: &Cleaner,
     ) -> Result<Option<CleanReport>, StorageError> {
-        let before = self.state.generation.get();
         let cleaned = self
             .clean_part(part, wall_ms, last_of_producer, cleaner)
             .await;
         match cleaned {
             Err(StorageError::Closed) => Ok(None),
-            Err(_) if self.state.deleted.get() || self.state.generation.get() != before => Ok(None),
-            Err(error) => {
-                self.state.uncleanable.set(true);
-                Err(error)
+            Err(_) if self.state.deleted.get() => Ok(None),
+            Ok(Some(report)) => {
+                self.state.cleaning_retry.take();
+                Ok(Some(report))
             }
-            cleaned => cleaned,
+            Ok(None) => Ok(None),
+            Err(error) => Err(self.cleaning_failed(error)),
+        }
+    }
+
+    /// Reads for a cleaning: once more when something seems damaged, since the disk may have misread it.
+    /// `None` when the log changed meanwhile, by deletion, so that an error may come from that.
+    async fn unless_disturbed<T>(
+        &self,
+        read: impl AsyncFn() -> Result<T, StorageError>,
+    ) -> Result<Option<T>, StorageError> {
+        let before = self.state.generation.get();
+        let mut doubted = false;
+        loop {
+            match read().await {
+                Err(StorageError::Closed) => return Ok(None),
+                Err(_) if self.state.deleted.get() || self.state.generation.get() != before => {
+                    return Ok(None);
+                }
+                Err(StorageError::Damaged { .. }) if !doubted => doubted = true,
+                done => return done.map(Some),
+            }
         }
     }
 
@@ -137,7 +171,10 @@ impl Log {
         cleaner: &Cleaner,
     ) -> Result<Option<CleanReport>, StorageError> {
         self.settle().await?;
-        let (newest, end) = self.note_keys(part, cleaner).await?;
+        let noted = self.unless_disturbed(async || self.note_keys(part, cleaner).await);
+        let Some((newest, end)) = noted.await? else {
+            return Ok(None);
+        };
         let (groups, rules) = {
             let log = self.state.log.borrow();
             (cleaning::groups(&log, end), log.config().cleaning)
@@ -201,6 +238,7 @@ impl Log {
         cleaner: &Cleaner,
     ) -> Result<(KeyMap, Offset), StorageError> {
         let bases = self.bases_within(part.first_dirty, part.end);
+        let slice = Slice::new();
         // The first batch is noted as a whole, though the dirty part may begin within it.
         let first = bases.first().map_or(part.first_dirty, |base| *base);
         let keys_max = (part.end.0 - first.0).unsigned_abs();
@@ -208,7 +246,7 @@ impl Log {
         for base in bases {
             let mut source = Source::new(self, base, 0, READ_BYTES);
             while let Some(Batch { header, bytes, .. }) = self.next(&mut source, cleaner).await? {
-                reactor::yield_now().await;
+                slice.pass().await;
                 if header.last_offset() < part.first_dirty {
                     continue;
                 }
@@ -254,8 +292,11 @@ impl Log {
         pass: &Pass<'_>,
         cleaner: &Cleaner,
     ) -> Result<Option<u64>, StorageError> {
-        let Some(segment) = self.copy(&group.replaced, pass, cleaner).await? else {
-            return Ok(Some(group.bytes_before));
+        let copy = async || self.copy(&group.replaced, pass, cleaner).await;
+        let segment = match self.unless_disturbed(copy).await? {
+            None => return Ok(None),
+            Some(None) => return Ok(Some(group.bytes_before)),
+            Some(Some(segment)) => segment,
         };
         let bytes = u64::from(segment.size);
         let steps = steps(&group.replaced);
@@ -273,7 +314,28 @@ impl Log {
         cleaner: &Cleaner,
     ) -> Result<Option<Segment>, StorageError> {
         let mut output = Output::create(self, replaced).await?;
+        let copied = match self.copy_into(&mut output, replaced, pass, cleaner).await {
+            Ok(true) => output.finish().await.map(Some),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if !matches!(copied, Ok(Some(_))) {
+            // After an error, too: what it takes may be what the disk has no room for.
+            output.discard().await?;
+        }
+        copied
+    }
+
+    /// Whether the copy is not the same as what it was made of.
+    async fn copy_into(
+        &self,
+        output: &mut Output<'_>,
+        replaced: &[Offset],
+        pass: &Pass<'_>,
+        cleaner: &Cleaner,
+    ) -> Result<bool, StorageError> {
         let mut same = replaced.len() == 1;
+        let slice = Slice::new();
         for base in replaced {
             let mut source = Source::new(self, *base, 0, READ_BYTES);
             while let Some(Batch { header, bytes, .. }) = self.next(&mut source, cleaner).await? {
@@ -289,14 +351,10 @@ impl Log {
                     }
                     Cleaned::Dropped => same = false,
                 }
-                reactor::yield_now().await;
+                slice.pass().await;
             }
         }
-        if same {
-            output.discard().await?;
-            return Ok(None);
-        }
-        output.finish().await.map(Some)
+        Ok(!same)
     }
 
     /// Writes what is left of a batch, elsewhere if that takes long.
@@ -334,6 +392,10 @@ impl Log {
             what: format!("batch {}: {error}", header.base_offset.0),
         }
     }
+}
+
+fn now() -> Instant {
+    Instant(reactor::timer::monotonic_nanos())
 }
 
 /// A hash that nobody outside can aim at: two keyed ones side by side, with keys of their own for

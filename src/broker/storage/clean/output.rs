@@ -100,7 +100,7 @@ impl<'a> Output<'a> {
     }
 
     /// Makes the copy and its indexes durable.
-    pub async fn finish(mut self) -> Result<Segment, StorageError> {
+    pub async fn finish(&mut self) -> Result<Segment, StorageError> {
         if !self.pending.is_empty() {
             self.write(self.pending.len()).await?;
         }
@@ -126,7 +126,8 @@ impl<'a> Output<'a> {
                 .await
                 .map_err(|source| StorageError::io("write", &path, source))?;
         }
-        Ok(self.segment)
+        let none = Segment::new(self.segment.base, 0);
+        Ok(std::mem::replace(&mut self.segment, none))
     }
 
     /// Throws the copy away.

@@ -1,10 +1,11 @@
 //! A cleaned log holds what it must, for readers at any moment and after a crash at any step.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
-use logic::ids::{LeaderEpoch, Offset};
+use logic::ids::{Instant, LeaderEpoch, Offset};
 use logic::log::cleaning::filter::Pass;
 use logic::log::cleaning::swap::{Step, steps};
 use logic::log::header::BatchHeader;
@@ -14,8 +15,10 @@ use wire::records::{BatchBuilder, Records};
 
 use super::super::tests::harness::*;
 use super::swap::carry_out;
-use super::{Budget, Cleaner};
-use crate::storage::{AppendBatch, CleaningRules, Log, LogConfig, Storage};
+use super::{Budget, Cleaner, now};
+use crate::storage::{
+    AppendBatch, CleanReport, CleaningRules, Log, LogConfig, Storage, StorageError, place,
+};
 
 const BATCHES: usize = 60;
 const KEYS: usize = 7;
@@ -198,6 +201,93 @@ fn a_crash_at_any_step_leaves_all_of_the_old_or_the_new() {
         outcomes.push(decided);
     }
     assert!(outcomes.contains(&true) && outcomes.contains(&false));
+}
+
+/// Cleans all that is dirty.
+async fn clean(log: &Log) -> Result<Option<CleanReport>, StorageError> {
+    let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
+    let part = part.expect("something is dirty");
+    log.clean(&part, 2_000, &BTreeMap::new(), &cleaner()).await
+}
+
+#[test]
+fn a_log_with_damage_is_left_alone_for_a_while_as_it_is_and_cleaned_once_the_damage_is_gone() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        filled(&storage, Compression::None).await;
+        storage.close().await;
+    });
+    let partition = dir.0.join("logs").join(place::log_name("t", id(0)));
+    let segment = partition.join(format!("{}.log", place::segment_name(Offset(0))));
+    let sound = fs::read(&segment).expect("a segment");
+    let mut wrong = sound.clone();
+    wrong[3_000] ^= 1;
+    fs::write(&segment, &wrong).expect("written");
+    let recovery = recovered(&dir.0);
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &dir.0).await;
+        let log = attach_all(&storage, recovery.logs, compacts())
+            .await
+            .remove(0);
+        let cleaned = clean(&log).await;
+        let refused = matches!(cleaned, Err(StorageError::Damaged { .. }));
+        assert!(refused, "{cleaned:?}");
+        assert_eq!(fs::read(&segment).expect("a segment"), wrong);
+        let again = log.cleanable(2_000, log.log_end()).await.expect("looked");
+        assert_eq!(again, None, "not at once");
+        assert!((1..=60_000).contains(&log.cleaning_pause_ms()));
+        fs::write(&segment, &sound).expect("mended");
+        // The pause is over.
+        let retry = log.state.cleaning_retry.take();
+        assert!(retry.is_due(Instant(now().0 + 60_000_000_000)));
+        let before = newest(&read_all(&reactor, &log).await);
+        let report = clean(&log).await.expect("cleaned").expect("undisturbed");
+        assert!(report.bytes_after < report.bytes_before, "{report:?}");
+        assert_eq!(newest(&read_all(&reactor, &log).await).1, before.1);
+        assert_eq!(log.cleaning_pause_ms(), 0);
+    });
+}
+
+#[test]
+fn a_copy_that_fails_leaves_nothing_behind() {
+    let dir = TempDir::new();
+    let path = dir.0.clone();
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &path).await;
+        filled(&storage, Compression::None).await;
+        storage.close().await;
+    });
+    let partition = dir.0.join("logs").join(place::log_name("t", id(0)));
+    let recovery = recovered(&dir.0);
+    run(move |reactor| async move {
+        let storage = opened(&reactor, &dir.0).await;
+        let log = attach_all(&storage, recovery.logs, compacts())
+            .await
+            .remove(0);
+        let part = log.cleanable(2_000, log.log_end()).await.expect("looked");
+        let part = part.expect("something is dirty");
+        let (newest, end) = log.note_keys(&part, &cleaner()).await.expect("noted");
+        let segment = partition.join(format!("{}.log", place::segment_name(Offset(0))));
+        let mut wrong = fs::read(&segment).expect("a segment");
+        let last = wrong.len() - 1;
+        wrong[last] ^= 1;
+        fs::write(&segment, &wrong).expect("written");
+        let pass = Pass {
+            newest: &newest,
+            end,
+            now_ms: 2_000,
+            delete_retention_ms: 0,
+            folding: None,
+            last_of_producer: &BTreeMap::new(),
+        };
+        let copied = log.copy(&[Offset(0)], &pass, &cleaner()).await;
+        assert!(matches!(copied, Err(StorageError::Damaged { .. })));
+        let files = fs::read_dir(&partition).expect("a directory").flatten();
+        let mut left = files.filter(|file| file.path().extension() == Some("cleaned".as_ref()));
+        assert!(left.next().is_none());
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 pub mod filter;
 pub mod key_map;
+pub mod retry;
 pub mod swap;
 
 #[cfg(test)]
