@@ -2,6 +2,7 @@
 //! else does. Knows the broker as a process and a client, and its disk as one whose flushes fail.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use client::AdminConfig;
 use client::admin::Admin;
@@ -15,8 +16,12 @@ use crate::disk::{self, Disk, Keep};
 
 const TOPIC: &str = "two-disks";
 const PARTITIONS: i32 = 8;
+/// So many that those on one disk are on several shards.
+const SHARDS: usize = 3;
 /// Batches to one partition within which a failing flush is met.
 const BATCHES_MAX: u32 = 1_000;
+/// How long it may take until every shard knows, on any machine and under any load.
+const TOLD_MAX: Duration = Duration::from_secs(10);
 /// KAFKA_STORAGE_ERROR.
 const STORAGE_ERROR: i16 = 56;
 const SETTINGS: &[(&str, &str)] = &[
@@ -49,6 +54,18 @@ async fn described(broker: &Broker) -> Vec<(bool, Vec<i32>)> {
     dirs.collect()
 }
 
+/// Reads until the partition is offline.
+async fn until_offline(connection: &mut Connection, partition: i32) {
+    let begun = Instant::now();
+    while !matches!(
+        connection.fetch(TOPIC, partition, 0).await,
+        Err(Error::Broker(STORAGE_ERROR))
+    ) {
+        assert!(begun.elapsed() < TOLD_MAX, "{partition} is served still");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 pub fn a_disk_that_fails_takes_only_its_own_partitions_offline() {
     if let Some(reason) = disk::missing(&[FileSystem::Ext4]) {
         println!("SKIPPED, no disk failed: {reason}");
@@ -59,7 +76,7 @@ pub fn a_disk_that_fails_takes_only_its_own_partitions_offline() {
         let mut disk = Disk::new(FileSystem::Ext4);
         let (sound, failing) = (data.join("sound"), disk.path().join("data"));
         let both = PathBuf::from(format!("{},{}", sound.display(), failing.display()));
-        let broker = Broker::start_with(&both, 2, SETTINGS).await;
+        let broker = Broker::start_with(&both, SHARDS, SETTINGS).await;
         let mut connection = Connection::connect(broker.address).await.expect("connects");
         let created = connection.create_topic(TOPIC, PARTITIONS, &[]).await;
         created.expect("the topic is created");
@@ -82,7 +99,10 @@ pub fn a_disk_that_fails_takes_only_its_own_partitions_offline() {
             }
         };
         assert!(matches!(refused, Error::Broker(STORAGE_ERROR)), "{refused}");
-        // Whatever shard they are on, though only one has met the failure itself.
+        // Whatever shard they are on, though only one has met the failure itself: reading writes nothing.
+        for partition in &on_failing {
+            until_offline(&mut connection, *partition).await;
+        }
         for partition in 0..PARTITIONS {
             let appended = produce(&mut connection, partition).await;
             match (appended, on_failing.contains(&partition)) {
@@ -100,7 +120,7 @@ pub fn a_disk_that_fails_takes_only_its_own_partitions_offline() {
         disk.cut(Keep::All, 1);
         broker.kill();
         disk.power_on();
-        let broker = Broker::start_with(&both, 2, SETTINGS).await;
+        let broker = Broker::start_with(&both, SHARDS, SETTINGS).await;
         let mut connection = Connection::connect(broker.address).await.expect("connects");
         for partition in 0..PARTITIONS {
             let end = acknowledged[partition as usize];
