@@ -43,19 +43,23 @@ pub enum Check {
 impl Envelope {
     /// Writes the envelope over the front of a value and seals it.
     pub fn seal(&self, value: &mut [u8], check: Check) {
-        assert!(value.len() >= BYTES, "sizes are checked when they are read");
-        value[..4].copy_from_slice(&MAGIC.to_be_bytes());
-        value[4..12].copy_from_slice(&self.run.to_be_bytes());
-        value[12..16].copy_from_slice(&self.producer.to_be_bytes());
-        value[16..24].copy_from_slice(&self.sequence.to_be_bytes());
-        value[24..32].copy_from_slice(&self.due_ns.to_be_bytes());
         let checked: u32 = match check {
             Check::Envelope => 0,
             Check::Value => u32::try_from(value.len() - BYTES).expect("values are below 4 GiB"),
         };
-        value[32..CHECKSUM_AT].copy_from_slice(&checked.to_be_bytes());
-        let checksum = checksum(value, checked as usize);
-        value[CHECKSUM_AT..BYTES].copy_from_slice(&checksum.to_be_bytes());
+        let mut front = [0; CHECKSUM_AT];
+        front[..4].copy_from_slice(&MAGIC.to_be_bytes());
+        front[4..12].copy_from_slice(&self.run.to_be_bytes());
+        front[12..16].copy_from_slice(&self.producer.to_be_bytes());
+        front[16..24].copy_from_slice(&self.sequence.to_be_bytes());
+        front[24..32].copy_from_slice(&self.due_ns.to_be_bytes());
+        front[32..].copy_from_slice(&checked.to_be_bytes());
+        let (envelope, rest) = value
+            .split_first_chunk_mut::<BYTES>()
+            .expect("sizes are checked when they are read");
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&front), &rest[..checked as usize]);
+        envelope[..CHECKSUM_AT].copy_from_slice(&front);
+        envelope[CHECKSUM_AT..].copy_from_slice(&checksum.to_be_bytes());
     }
 
     /// Reads the envelope of a value, if its checksum is right.

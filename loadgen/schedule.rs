@@ -95,6 +95,47 @@ impl Schedule {
     }
 }
 
+/// How many records have become due, of all producers, counted as time goes on.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    /// Each producer's schedule and when its next record is due.
+    producers: Vec<(Schedule, u64)>,
+    /// When the measured time begins.
+    begin_ns: u64,
+    /// Of what was due so far: what was due in the measured time.
+    pub measured: u64,
+}
+
+impl Arrived {
+    /// Nothing yet; `None` in a closed loop, where nothing is due by itself.
+    pub fn new(workload: &Workload, begin_ns: u64) -> Option<Self> {
+        let next = |producer| {
+            let mut schedule = Schedule::new(workload, producer)?;
+            let due = schedule.next_due_ns();
+            Some((schedule, due))
+        };
+        let producers: Option<Vec<_>> = (0..workload.producers).map(next).collect();
+        Some(Self {
+            producers: producers?,
+            begin_ns,
+            measured: 0,
+        })
+    }
+
+    /// How many have become due since the last time, before `now_ns`.
+    pub fn until(&mut self, now_ns: u64) -> u64 {
+        let mut count = 0;
+        for (schedule, due_ns) in &mut self.producers {
+            while *due_ns < now_ns {
+                count += 1;
+                self.measured += u64::from(*due_ns >= self.begin_ns);
+                *due_ns = schedule.next_due_ns();
+            }
+        }
+        count
+    }
+}
+
 impl Shape {
     /// When, in seconds, `records` have become due.
     fn time_of(self, records: f64) -> f64 {
@@ -237,9 +278,25 @@ mod tests {
     }
 
     #[test]
+    fn what_has_arrived_is_counted_once_and_apart_from_the_warm_up() {
+        let flags = [("rate", "1000"), ("producers", "3")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let loaded = layers::load("steady", &flags).unwrap_or_else(|faults| panic!("{faults}"));
+        const SECOND: u64 = 1_000_000_000;
+        let mut arrived = Arrived::new(&loaded.workload, 2 * SECOND).expect("open loop");
+        assert_eq!((arrived.until(SECOND), arrived.measured), (1_000, 0));
+        assert_eq!((arrived.until(SECOND), arrived.measured), (0, 0));
+        assert_eq!(
+            (arrived.until(5 * SECOND), arrived.measured),
+            (4_000, 3_000)
+        );
+    }
+
+    #[test]
     fn a_closed_loop_has_no_schedule() {
         let flags = [("rate".to_owned(), "max".to_owned())];
         let loaded = layers::load("steady", &flags).unwrap_or_else(|faults| panic!("{faults}"));
         assert!(Schedule::new(&loaded.workload, 0).is_none());
+        assert!(Arrived::new(&loaded.workload, 0).is_none());
     }
 }

@@ -1,6 +1,5 @@
 //! A plan from what was written, and a result from what came of it.
 
-use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ArgMatches;
@@ -9,6 +8,7 @@ use super::control::RETAIN_BYTES;
 use super::exit::Failure;
 use super::text;
 use crate::engine::settings::ClientSettings;
+use crate::engine::watched::Watched;
 use crate::engine::{Outcome, Plan};
 use crate::machine::{date, environment};
 use crate::measure::Sample;
@@ -17,6 +17,7 @@ use crate::measure::verdict;
 use crate::null_broker::NullBroker;
 use crate::results::{FORMAT, Latencies, RunResult, Totals, Usage};
 use crate::workload::layers::Loaded;
+use crate::workload::{GroupProtocol, Workload};
 
 /// What load is sent to.
 #[derive(Clone, Debug)]
@@ -43,31 +44,42 @@ impl Target {
 /// When configs of the clients are wrong.
 pub fn plan(loaded: &Loaded, target: &Target) -> Result<Plan, Failure> {
     let workload = loaded.workload.clone();
-    let brokers = match &*target.brokers {
-        "null" => null_broker()?,
-        brokers => brokers.to_owned(),
+    let settings = |brokers: &str| {
+        ClientSettings::new(brokers, &workload).map_err(|faults| Failure::usage(faults.join("\n")))
     };
-    let clients = ClientSettings::new(&brokers, &workload)
-        .map_err(|faults| Failure::usage(faults.join("\n")))?;
+    let (clients, watched) = match &*target.brokers {
+        "null" => {
+            let broker = null_broker(&workload)?;
+            let clients = settings(&broker.address)?.through(&broker.transport);
+            (clients, Watched::Null(broker))
+        }
+        brokers => (
+            settings(brokers)?,
+            target.pid.map_or(Watched::Nothing, Watched::Process),
+        ),
+    };
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let run = since.as_nanos() as u64 ^ u64::from(std::process::id()) << 48;
     Ok(Plan {
         topics: workload.topic_names(run),
-        broker_pid: target.pid,
+        watched,
         workload,
         run,
         clients,
     })
 }
 
-/// A null broker of this process.
-fn null_broker() -> Result<String, Failure> {
-    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let broker = NullBroker::start(listen, RETAIN_BYTES)
-        .map_err(|error| Failure::failed(format!("the null broker cannot be started: {error}")))?;
-    Ok(broker.address.to_string())
+/// A null broker of this process, reached without sockets.
+fn null_broker(workload: &Workload) -> Result<NullBroker, Failure> {
+    if workload.group_protocol != GroupProtocol::None && workload.reading_groups() > 0 {
+        return Err(Failure::usage(
+            "the null broker coordinates no groups; use --group-protocol none".to_owned(),
+        ));
+    }
+    NullBroker::in_memory(RETAIN_BYTES)
+        .map_err(|error| Failure::failed(format!("the null broker cannot be started: {error}")))
 }
 
 /// The result of a run.
@@ -78,7 +90,7 @@ pub fn result(loaded: &Loaded, name: &str, outcome: &Outcome) -> RunResult {
     }
     let workload = &loaded.workload;
     let measured = outcome.measured.as_secs_f64();
-    let reasons = verdict::judge(&total, &outcome.thread_cpu);
+    let reasons = verdict::judge(&total, outcome.due, &outcome.thread_cpu);
     let settings = loaded.entries.iter().map(|entry| {
         let origin = entry.origin.to_string();
         (entry.key.clone(), entry.value.clone(), origin)
@@ -104,7 +116,7 @@ pub fn result(loaded: &Loaded, name: &str, outcome: &Outcome) -> RunResult {
         },
         seconds: outcome.seconds.clone(),
         generator: Usage {
-            cpu_seconds: outcome.thread_cpu.iter().sum::<f64>() * measured,
+            cpu_seconds: outcome.cpu.as_secs_f64(),
             thread_cpu: outcome.thread_cpu.clone(),
         },
         errors: outcome.errors.clone(),
@@ -181,6 +193,7 @@ mod tests {
             seconds: Vec::new(),
             due,
             thread_cpu: Vec::new(),
+            cpu: Duration::ZERO,
             errors: Vec::new(),
             broker: Broker::default(),
             interrupted: false,

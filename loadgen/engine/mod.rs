@@ -13,6 +13,7 @@ pub mod settings;
 mod station;
 pub mod verification;
 mod watch;
+pub mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,6 +30,7 @@ use consuming::Consuming;
 use producing::Producing;
 use settings::ClientSettings;
 use station::{Control, Station};
+use watched::Watched;
 
 /// How long clients may take to connect before the run begins.
 const READY_WAIT: Duration = Duration::from_secs(30);
@@ -46,8 +48,8 @@ pub struct Plan {
     pub clients: ClientSettings,
     /// The topics' names.
     pub topics: Vec<String>,
-    /// The process whose CPU and memory are watched.
-    pub broker_pid: Option<u32>,
+    /// What of the broker is watched.
+    pub watched: Watched,
 }
 
 /// What came of it.
@@ -65,6 +67,8 @@ pub struct Outcome {
     pub due: u64,
     /// The share of its core that each thread used in the measured time.
     pub thread_cpu: Vec<f64>,
+    /// CPU time of the whole process in the measured time, without a null broker's.
+    pub cpu: Duration,
     /// What went wrong, and how often.
     pub errors: Vec<(String, u64)>,
     /// The broker.

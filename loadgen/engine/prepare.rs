@@ -25,7 +25,7 @@ pub async fn prepare(cluster: &Cluster, plan: &Plan) -> Result<Broker, Error> {
         configs: durability::telling(&topic),
         brokers: metadata.brokers.len(),
         cluster_id,
-        pid: plan.broker_pid,
+        pid: plan.watched.pid(),
         cpu_seconds: None,
         rss_bytes_max: None,
     })

@@ -1,6 +1,7 @@
 //! One producer: sends each record when it is due, or as soon as an earlier one is acknowledged, and times
 //! what comes of it. Knows nothing of other producers.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use client::Error;
 use client::producer::timestamp_now;
 use fastrand::Rng;
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 
 use super::Plan;
 use super::clock::{Alarm, Clock};
@@ -29,6 +30,8 @@ const WAKE_NS_MIN: u64 = 250_000;
 const PHASE_WAIT: Duration = Duration::from_millis(2);
 /// How many records are sent in one go before others on the thread get their turn.
 const BURST_MAX: u32 = 64;
+/// For how many records a time counts as the present one: handing them over takes some microseconds.
+const PRESENT_MAX: u32 = 16;
 
 /// What is remembered of a record on its way.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +49,28 @@ struct Moment {
     delay: Option<Delay>,
 }
 
+/// The present time, by each clock that is asked for it.
+#[derive(Clone, Copy)]
+struct Present {
+    ns: u64,
+    now: (Instant, i64),
+}
+
+/// What was seen of records handed over, and not yet published: so that not each takes a lock.
+#[derive(Default)]
+struct Seen {
+    /// Of records without a schedule: how many, and how many of them in the measured time.
+    due: u64,
+    due_measured: u64,
+    delays: Vec<Delay>,
+}
+
+/// Room for unacknowledged records; one waits for it.
+struct Room {
+    free: Cell<usize>,
+    freed: Notify,
+}
+
 /// How long after it was due a record is handed over, and how much of that is the generator's own doing.
 #[derive(Clone, Copy)]
 struct Delay {
@@ -61,8 +86,9 @@ pub struct Producing {
     index: u32,
     sequence: u64,
     sender: Sender<Tag>,
-    /// In a closed loop: room for unacknowledged records.
-    permits: Rc<Semaphore>,
+    /// In a closed loop.
+    room: Rc<Room>,
+    seen: Seen,
     keys: Keys,
     sizes: SizeChoice,
     pool: Pool,
@@ -81,14 +107,17 @@ impl Producing {
         index: u32,
     ) -> Result<Self, Error> {
         let workload = &plan.workload;
-        let permits = Rc::new(Semaphore::new(workload.in_flight as usize));
+        let room = Rc::new(Room {
+            free: Cell::new(workload.in_flight as usize),
+            freed: Notify::new(),
+        });
         let seed = workload.seed.wrapping_add(u64::from(index) << 32);
         let topic = |name: &String| Topic {
             name: Arc::from(name.as_str()),
             partitions: workload.partitions,
         };
         let topics = plan.topics.iter().map(topic).collect();
-        let delivered = delivery(control.clone(), station.clone(), permits.clone());
+        let delivered = delivery(control.clone(), station.clone(), room.clone());
         let settings = plan.clients.producer.clone();
         Ok(Self {
             sender: Sender::new(settings, topics, seed, delivered).await?,
@@ -106,7 +135,8 @@ impl Producing {
             station: station.clone(),
             index,
             sequence: 0,
-            permits,
+            room,
+            seen: Seen::default(),
         })
     }
 
@@ -124,6 +154,7 @@ impl Producing {
             Some(schedule) => self.open_loop(clock, schedule).await,
             None => self.closed_loop(clock).await,
         }
+        self.seen.publish(&self.station);
         // What is still on its way ends with the sender: it stays until all is decided.
         self.sender.flush().await;
     }
@@ -132,7 +163,7 @@ impl Producing {
     async fn fill(&mut self) {
         let wanted = self.plan.workload.backlog_bytes;
         while self.control.filled() < wanted && !self.control.is_stopped() {
-            self.permit().await;
+            self.wait_for_room().await;
             self.hand_over(Moment::unmeasured()).await;
         }
         if wanted > 0 {
@@ -140,22 +171,25 @@ impl Producing {
         }
     }
 
-    async fn permit(&self) {
-        let permit = self.permits.acquire().await;
-        permit.expect("the permits are never closed").forget();
+    async fn wait_for_room(&mut self) {
+        if self.room.free.get() == 0 {
+            self.seen.publish(&self.station);
+        }
+        self.room.take().await;
     }
 
     async fn closed_loop(&mut self, clock: Clock) {
         let mut sent = 0;
         loop {
-            self.permit().await;
-            let now = clock.now_ns();
-            if now >= self.control.window().1 || self.control.is_stopped() {
+            self.wait_for_room().await;
+            let present = Present::of(clock);
+            if present.ns >= self.control.window().1 || self.control.is_stopped() {
                 return;
             }
-            self.hand_over(Moment::at_once(clock, now)).await;
+            self.hand_over(present.closed()).await;
             sent += 1;
             if sent % BURST_MAX == 0 {
+                self.seen.publish(&self.station);
                 tokio::task::yield_now().await;
             }
         }
@@ -173,33 +207,35 @@ impl Producing {
             }
         };
         let (mut free_ns, mut awake_ns, mut sent) = (0, 0, 0);
+        let mut present = Present::of(clock);
         loop {
             let due = schedule.next_due_ns();
             if due >= self.control.window().1 || self.control.is_stopped() {
                 return;
             }
-            let mut now = clock.now_ns();
-            if now < due {
+            if present.ns < due || sent % PRESENT_MAX == 0 {
+                present = Present::of(clock);
+            }
+            if present.ns < due {
+                self.seen.publish(&self.station);
                 let until = due.max(awake_ns + WAKE_NS_MIN);
                 alarm.wait_until(clock.moment(until)).await;
-                now = clock.now_ns();
-                awake_ns = now;
+                present = Present::of(clock);
+                awake_ns = present.ns;
                 sent = 0;
             }
-            let moment = Moment {
-                due_ns: due,
-                now: (clock.moment(now), clock.wall_ms(now)),
-                delay: Some(Delay {
-                    send_ns: now.saturating_sub(due),
-                    // What was due while there was no room is not the generator's lateness.
-                    late_ns: now.saturating_sub(due.max(free_ns)),
-                }),
+            let delay = Delay {
+                send_ns: present.ns.saturating_sub(due),
+                // What was due while there was no room is not the generator's lateness.
+                late_ns: present.ns.saturating_sub(due.max(free_ns)),
             };
-            if self.hand_over(moment).await {
-                free_ns = clock.now_ns();
+            if self.hand_over(present.open(due, delay)).await {
+                present = Present::of(clock);
+                free_ns = present.ns;
             }
             sent += 1;
             if sent % BURST_MAX == 0 {
+                self.seen.publish(&self.station);
                 tokio::task::yield_now().await;
             }
         }
@@ -224,16 +260,14 @@ impl Producing {
         };
         let key = self.keys.next_key();
         let bytes = value.len() + key.map_or(0, <[u8]>::len);
-        {
-            let is_measured = self.control.measures(due_ns);
-            let mut sample = self.station.lock();
-            sample.counts.due += 1;
-            sample.counts.due_measured += u64::from(is_measured);
-            sample.counts.handed_over += 1;
-            if let Some(delay) = moment.delay.filter(|_| is_measured) {
-                record(&mut sample.send_delay, delay.send_ns);
-                record(&mut sample.lateness, delay.late_ns);
+        let is_measured = self.control.measures(due_ns);
+        match moment.delay {
+            None => {
+                self.seen.due += 1;
+                self.seen.due_measured += u64::from(is_measured);
             }
+            Some(delay) if is_measured => self.seen.delays.push(delay),
+            Some(_) => {}
         }
         let record = Record {
             topic,
@@ -246,7 +280,15 @@ impl Producing {
             due_ns,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         };
-        self.sender.send(record, tag).await
+        match self.sender.offer(&record, tag) {
+            Ok(()) => false,
+            Err(held) => {
+                // It may wait for long.
+                self.seen.publish(&self.station);
+                self.sender.send_held(&record, held).await;
+                true
+            }
+        }
     }
 }
 
@@ -259,14 +301,62 @@ impl Moment {
             delay: None,
         }
     }
+}
+
+impl Present {
+    fn of(clock: Clock) -> Self {
+        let ns = clock.now_ns();
+        Self {
+            ns,
+            now: (clock.moment(ns), clock.wall_ms(ns)),
+        }
+    }
+
+    /// Of what was due then, and is handed over now.
+    fn open(self, due_ns: u64, delay: Delay) -> Moment {
+        Moment {
+            due_ns,
+            now: self.now,
+            delay: Some(delay),
+        }
+    }
 
     /// Of what is due when there is room for it, which is now.
-    fn at_once(clock: Clock, now_ns: u64) -> Self {
-        Self {
-            due_ns: now_ns,
-            now: (clock.moment(now_ns), clock.wall_ms(now_ns)),
+    fn closed(self) -> Moment {
+        Moment {
+            due_ns: self.ns,
+            now: self.now,
             delay: None,
         }
+    }
+}
+
+impl Seen {
+    fn publish(&mut self, station: &Station) {
+        if self.due == 0 && self.delays.is_empty() {
+            return;
+        }
+        let mut sample = station.lock();
+        sample.counts.due += std::mem::take(&mut self.due);
+        sample.counts.due_measured += std::mem::take(&mut self.due_measured);
+        for delay in self.delays.drain(..) {
+            record(&mut sample.send_delay, delay.send_ns);
+            record(&mut sample.lateness, delay.late_ns);
+        }
+    }
+}
+
+impl Room {
+    async fn take(&self) {
+        while self.free.get() == 0 {
+            self.freed.notified().await;
+        }
+        self.free.set(self.free.get() - 1);
+    }
+
+    fn give_back(&self, count: usize) {
+        self.free.set(self.free.get() + count);
+        self.freed.notify_one();
     }
 }
 
@@ -274,11 +364,11 @@ impl Moment {
 fn delivery(
     control: Arc<Control>,
     station: Arc<Station>,
-    permits: Rc<Semaphore>,
+    room: Rc<Room>,
 ) -> Box<dyn Fn(Delivered<Tag>)> {
     Box::new(move |delivered| {
         let count = delivered.tags.len();
-        permits.add_permits(count);
+        room.give_back(count);
         if let Err(failure) = delivered.outcome {
             station.lock().counts.failed += count as u64;
             return station.error(failure.error.to_string(), count as u64);
@@ -289,11 +379,12 @@ fn delivery(
         if clock.is_none() {
             control.add_filled(bytes);
         }
+        let (begin, end) = control.window();
         let mut sample = station.lock();
         sample.counts.acked += count as u64;
         sample.counts.acked_bytes += bytes;
         for tag in delivered.tags {
-            if control.measures(tag.due_ns) {
+            if (begin..end).contains(&tag.due_ns) {
                 record(&mut sample.produce, now.saturating_sub(tag.due_ns));
             }
         }

@@ -2,14 +2,12 @@
 //! were decided together. Knows nothing of schedules and measurements.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use client::producer::{Delivery, Producer, RecordMetadata, RecordView, partition_for_key};
+use client::producer::{Deliveries, Delivery, Producer, RecordView, partition_for_key};
 use client::{Error, ProducerConfig};
 use tokio::sync::Notify;
 use wire::ErrorCode;
@@ -65,16 +63,32 @@ pub struct Sender<T> {
     /// For such records, by topic: where the next go, and how many bytes went there.
     sticky: Vec<(i32, usize)>,
     rng: fastrand::Rng,
-    waiting: BTreeMap<(usize, i32), Rc<Waiting<T>>>,
+    /// By topic and partition.
+    waiting: Vec<Vec<Option<Rc<Waiting<T>>>>>,
     delivered: Rc<dyn Fn(Delivered<T>)>,
+}
+
+/// A record for which there was no room.
+#[derive(Debug)]
+pub struct NoRoom<T> {
+    /// Where it would have gone.
+    pub partition: i32,
+    /// What was given with it.
+    pub tag: T,
 }
 
 /// Records of one partition whose fate is not told yet, in order: fates come in this order, so that
 /// waiting for the first delays no other. (Across partitions they come in any order.)
 struct Waiting<T> {
-    records: RefCell<VecDeque<(Delivery, T)>>,
+    open: RefCell<Open<T>>,
     added: Notify,
     closed: Cell<bool>,
+}
+
+/// The records by batch, and what was given with each.
+struct Open<T> {
+    batches: VecDeque<Deliveries>,
+    tags: VecDeque<T>,
 }
 
 impl<T: 'static> Sender<T> {
@@ -97,49 +111,64 @@ impl<T: 'static> Sender<T> {
         let sticky = topics.iter().map(|topic| (rng.i32(0..topic.partitions), 0));
         Ok(Self {
             sticky: sticky.collect(),
+            waiting: topics.iter().map(|_| Vec::new()).collect(),
             producer,
             topics,
             sticky_bytes,
             rng,
-            waiting: BTreeMap::new(),
             delivered: delivered.into(),
         })
     }
 
     /// Hands a record over; waits while there is no room. Says whether it had to wait.
     pub async fn send(&mut self, record: Record<'_>, tag: T) -> bool {
-        let partition = self.partition(&record);
-        let name = self.topics[record.topic].name.clone();
-        let (now, timestamp) = record.now;
-        let view = RecordView {
-            topic: &name,
-            partition: Some(partition),
-            timestamp,
-            key: record.key,
-            value: Some(record.value),
-            headers: &[],
-        };
-        let (sent, waited) = match self.producer.try_send_at(now, &view) {
-            Ok(delivery) => (Ok(delivery), false),
-            Err(error) if error.is_retriable() => (self.producer.send_view(view).await, true),
-            Err(error) => (Err(error), false),
-        };
-        match sent {
-            Ok(delivery) => self.waiting(record.topic, partition).add(delivery, tag),
-            Err(error) => (self.delivered)(Delivered {
-                tags: vec![tag],
-                outcome: Err(Failure {
-                    error,
-                    refused: true,
-                }),
-            }),
+        match self.offer(&record, tag) {
+            Ok(()) => false,
+            Err(held) => {
+                self.send_held(&record, held).await;
+                true
+            }
         }
-        waited
+    }
+
+    /// Hands a record over if there is room for it.
+    ///
+    /// # Errors
+    /// Where it was to go, if there is none: [`Sender::send_held`] waits.
+    pub fn offer(&mut self, record: &Record<'_>, tag: T) -> Result<(), NoRoom<T>> {
+        let partition = self.partition(record);
+        let view = view(&self.topics, record, partition);
+        match self.producer.try_send_at(record.now.0, &view) {
+            Ok(delivery) => self.waiting(record.topic, partition).add(delivery, tag),
+            Err(error) if error.is_retriable() => return Err(NoRoom { partition, tag }),
+            Err(error) => self.refused(error, tag),
+        }
+        Ok(())
+    }
+
+    /// Hands over a record for which there was no room, when there is.
+    pub async fn send_held(&mut self, record: &Record<'_>, held: NoRoom<T>) {
+        let NoRoom { partition, tag } = held;
+        let view = view(&self.topics, record, partition);
+        match self.producer.send_view(view).await {
+            Ok(delivery) => self.waiting(record.topic, partition).add(delivery, tag),
+            Err(error) => self.refused(error, tag),
+        }
     }
 
     /// Sends what waits for more, and waits until every fate is decided.
     pub async fn flush(&self) {
         self.producer.flush().await;
+    }
+
+    fn refused(&self, error: Error, tag: T) {
+        (self.delivered)(Delivered {
+            tags: vec![tag],
+            outcome: Err(Failure {
+                error,
+                refused: true,
+            }),
+        });
     }
 
     fn partition(&mut self, record: &Record<'_>) -> i32 {
@@ -159,10 +188,18 @@ impl<T: 'static> Sender<T> {
     }
 
     fn waiting(&mut self, topic: usize, partition: i32) -> &Waiting<T> {
+        let partition = partition.unsigned_abs() as usize;
+        let partitions = &mut self.waiting[topic];
+        if partitions.len() <= partition {
+            partitions.resize_with(partition + 1, || None);
+        }
         let delivered = &self.delivered;
-        self.waiting.entry((topic, partition)).or_insert_with(|| {
+        partitions[partition].get_or_insert_with(|| {
             let waiting = Rc::new(Waiting {
-                records: RefCell::default(),
+                open: RefCell::new(Open {
+                    batches: VecDeque::new(),
+                    tags: VecDeque::new(),
+                }),
                 added: Notify::new(),
                 closed: Cell::new(false),
             });
@@ -172,9 +209,20 @@ impl<T: 'static> Sender<T> {
     }
 }
 
+fn view<'a>(topics: &'a [Topic], record: &Record<'a>, partition: i32) -> RecordView<'a> {
+    RecordView {
+        topic: &topics[record.topic].name,
+        partition: Some(partition),
+        timestamp: record.now.1,
+        key: record.key,
+        value: Some(record.value),
+        headers: &[],
+    }
+}
+
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        for waiting in self.waiting.values() {
+        for waiting in self.waiting.iter().flatten().flatten() {
             waiting.closed.set(true);
             waiting.added.notify_one();
         }
@@ -183,90 +231,51 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Waiting<T> {
     fn add(&self, delivery: Delivery, tag: T) {
-        let mut records = self.records.borrow_mut();
-        if records.is_empty() {
-            self.added.notify_one();
-        }
-        records.push_back((delivery, tag));
+        let mut open = self.open.borrow_mut();
+        open.tags.push_back(tag);
+        let mine = match open.batches.back_mut() {
+            Some(batch) => match batch.add(delivery) {
+                Ok(()) => return,
+                Err(delivery) => delivery,
+            },
+            None => {
+                self.added.notify_one();
+                delivery
+            }
+        };
+        open.batches.push_back(mine.into());
     }
 
     /// Tells fates as they are decided, until the sender is gone.
     async fn tell(self: Rc<Self>, delivered: Rc<dyn Fn(Delivered<T>)>) {
         loop {
-            let first = self.records.borrow_mut().pop_front();
-            let Some((delivery, tag)) = first else {
+            // The batch stays where it is meanwhile, for records may still come into it.
+            let first = self.open.borrow().batches.front().map(Deliveries::decided);
+            let Some(decided) = first else {
                 if self.closed.get() {
                     return;
                 }
                 self.added.notified().await;
                 continue;
             };
-            let fate = delivery.await;
-            let mut run = Run::new(fate, tag);
-            while let Some((fate, tag)) = self.next_decided() {
-                if let Some((fate, tag)) = run.add(fate, tag) {
-                    delivered(run.end());
-                    run = Run::new(fate, tag);
-                }
+            decided.await;
+            let batch = self.open.borrow_mut().batches.pop_front();
+            let Some(batch) = batch else {
+                continue;
+            };
+            for told in batch.told().await {
+                let tags = self.open.borrow_mut().tags.drain(..told.records).collect();
+                delivered(Delivered {
+                    tags,
+                    outcome: match told.outcome {
+                        Ok(base) => Ok(base.unwrap_or(-1)),
+                        Err(error) => Err(Failure {
+                            refused: is_refusal(&error),
+                            error,
+                        }),
+                    },
+                });
             }
-            delivered(run.end());
-        }
-    }
-
-    /// The next record, if its fate is decided.
-    fn next_decided(&self) -> Option<(Fate, T)> {
-        let mut records = self.records.borrow_mut();
-        let (delivery, _) = records.front_mut()?;
-        // Nobody needs to be woken: who finds it undecided waits for it.
-        let mut context = Context::from_waker(Waker::noop());
-        let Poll::Ready(fate) = Pin::new(delivery).poll(&mut context) else {
-            return None;
-        };
-        let (_, tag) = records.pop_front()?;
-        Some((fate, tag))
-    }
-}
-
-type Fate = Result<RecordMetadata, Error>;
-
-/// Records with consecutive offsets, or of the same failure.
-struct Run<T> {
-    outcome: Result<i64, Error>,
-    tags: Vec<T>,
-}
-
-impl<T> Run<T> {
-    fn new(fate: Fate, tag: T) -> Self {
-        Self {
-            outcome: fate.map(|metadata| metadata.offset.unwrap_or(-1)),
-            tags: vec![tag],
-        }
-    }
-
-    /// Adds a record, or gives it back when it begins another run.
-    fn add(&mut self, fate: Fate, tag: T) -> Option<(Fate, T)> {
-        let fits = match (&self.outcome, &fate) {
-            (Ok(base), Ok(metadata)) => match metadata.offset {
-                Some(offset) => *base + self.tags.len() as i64 == offset,
-                None => *base < 0,
-            },
-            (Err(one), Err(other)) => one.name() == other.name(),
-            _ => false,
-        };
-        if !fits {
-            return Some((fate, tag));
-        }
-        self.tags.push(tag);
-        None
-    }
-
-    fn end(self) -> Delivered<T> {
-        Delivered {
-            tags: self.tags,
-            outcome: self.outcome.map_err(|error| Failure {
-                refused: is_refusal(&error),
-                error,
-            }),
         }
     }
 }

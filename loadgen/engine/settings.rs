@@ -1,7 +1,7 @@
 //! The clients' settings: those of the library, from a workload and Kafka's property names. Knows nothing of
 //! what settings do.
 
-use client::{ConsumerConfig, Error, ProducerConfig, Properties};
+use client::{ConsumerConfig, Error, ProducerConfig, Properties, Transport};
 
 use crate::workload::{Configs, Workload};
 
@@ -55,6 +55,14 @@ impl ClientSettings {
                 Err(faults)
             }
         }
+    }
+
+    /// The same, for brokers that are reached in another way.
+    #[must_use]
+    pub fn through(mut self, transport: &Transport) -> Self {
+        self.producer.cluster.transport = transport.clone();
+        self.consumer.cluster.transport = transport.clone();
+        self
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Outcome, Plan, Progress, READY_WAIT, START_WAIT, nanoseconds};
 use crate::machine::process::{self, Used};
 use crate::measure::{Counts, Sample};
 use crate::results::{Broker, Second};
-use crate::schedule::Schedule;
+use crate::schedule::Arrived;
 
 /// How long one sample is.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -34,6 +34,8 @@ struct Watch<'a> {
     broker_before: Option<(Instant, Used)>,
     /// What belongs to the next sample.
     carried: Sample,
+    /// In an open loop.
+    arrived: Option<Arrived>,
 }
 
 /// Watches a run to its end.
@@ -58,6 +60,7 @@ pub(super) fn watch(
         seconds: Vec::new(),
         broker_before: None,
         carried: Sample::default(),
+        arrived: Arrived::new(&plan.workload, control.window().0),
     };
     watch.wait_until_ready(observe)?;
     let (started, start) = (SystemTime::now() + START_WAIT, Instant::now() + START_WAIT);
@@ -67,7 +70,8 @@ pub(super) fn watch(
         observe(&Progress::WarmUp(second))
     });
     let cpu_before = watch.thread_cpu();
-    let broker_before = plan.broker_pid.and_then(process::used);
+    let beside_before = plan.watched.cpu_beside();
+    let broker_before = plan.watched.used();
     let end = begin + plan.workload.duration;
     watch.end_warm_up();
     watch.sleep_through(begin, end, &mut |second| {
@@ -83,26 +87,28 @@ pub(super) fn watch(
             after.saturating_sub(*before).as_secs_f64() / measured.as_secs_f64().max(1e-9)
         });
     let thread_cpu = thread_cpu.collect();
-    let broker_after = plan.broker_pid.and_then(process::used);
+    let cpu = plan.watched.cpu_beside().saturating_sub(beside_before);
+    let broker_after = plan.watched.used();
     watch.drain(observe);
     // Behind a backlog, consumers start late.
     control.check_started()?;
-    let cpu = broker_before
+    let broker_cpu = broker_before
         .zip(broker_after)
-        .map(|(before, after)| after.cpu - before.cpu);
+        .map(|(before, after)| after.cpu.saturating_sub(before.cpu));
     Ok(Outcome {
         started,
         measured,
         due: watch.due(),
         errors: watch.errors(),
         broker: Broker {
-            cpu_seconds: cpu.map(|cpu| cpu.as_secs_f64()),
+            cpu_seconds: broker_cpu.map(|cpu| cpu.as_secs_f64()),
             rss_bytes_max: watch.rss_bytes_max(),
             ..broker
         },
         samples: watch.samples,
         seconds: watch.seconds,
         thread_cpu,
+        cpu,
         interrupted: interrupted.load(Ordering::Relaxed),
     })
 }
@@ -164,6 +170,7 @@ impl Watch<'_> {
 
     /// Waits for what is on its way, as long as is allowed.
     fn drain(&mut self, observe: &mut dyn FnMut(&Progress)) {
+        self.arrive();
         let begin = Instant::now();
         let deadline = begin + self.plan.workload.drain;
         let measured = Duration::from_secs(self.seconds.len() as u64);
@@ -184,13 +191,23 @@ impl Watch<'_> {
     /// Whether nothing is on its way, by what is not sampled yet.
     fn is_drained(&self) -> bool {
         let mut counts = self.counts;
+        counts.add(&self.carried.counts);
         for station in self.stations {
             counts.add(&station.lock().counts);
         }
         backlog(&counts, self.plan) == 0
     }
 
+    /// Counts what has become due since the last time, whether or not a producer has come to it.
+    fn arrive(&mut self) {
+        if let (Some(arrived), Some(clock)) = (&mut self.arrived, self.control.clock()) {
+            let now = clock.now_ns().min(self.control.window().1);
+            self.carried.counts.due += arrived.until(now);
+        }
+    }
+
     fn sample(&mut self, begin: Instant) -> Second {
+        self.arrive();
         let mut sample = std::mem::take(&mut self.carried);
         for station in self.stations {
             sample.merge(&station.take());
@@ -218,7 +235,7 @@ impl Watch<'_> {
     }
 
     fn broker(&mut self) -> (Option<f64>, Option<u64>) {
-        let Some(used) = self.plan.broker_pid.and_then(process::used) else {
+        let Some(used) = self.plan.watched.used() else {
             return (None, None);
         };
         let now = Instant::now();
@@ -227,7 +244,7 @@ impl Watch<'_> {
             let cpu = used.cpu.saturating_sub(before.cpu).as_secs_f64();
             cpu / now.duration_since(at).as_secs_f64().max(1e-9)
         });
-        (cpu, Some(used.rss_bytes))
+        (cpu, used.rss_bytes)
     }
 
     fn rss_bytes_max(&self) -> Option<u64> {
@@ -252,23 +269,10 @@ impl Watch<'_> {
 
     /// How many records were due in the measured time, also those that a producer never came to.
     fn due(&self) -> u64 {
-        let (begin, end) = self.control.window();
-        if self.plan.workload.is_closed_loop() {
-            return self.counts.due_measured;
+        match &self.arrived {
+            Some(arrived) => arrived.measured,
+            None => self.counts.due_measured,
         }
-        let mut due = 0;
-        for producer in 0..self.plan.workload.producers {
-            let schedule = Schedule::new(&self.plan.workload, producer);
-            let mut schedule = schedule.expect("an open loop has one");
-            loop {
-                match schedule.next_due_ns() {
-                    at if at >= end => break,
-                    at if at >= begin => due += 1,
-                    _ => {}
-                }
-            }
-        }
-        due
     }
 }
 

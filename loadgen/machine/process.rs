@@ -9,8 +9,8 @@ use std::time::Duration;
 pub struct Used {
     /// CPU time of all its threads, since it began.
     pub cpu: Duration,
-    /// Its resident memory now.
-    pub rss_bytes: u64,
+    /// Its resident memory now, if it has memory of its own.
+    pub rss_bytes: Option<u64>,
 }
 
 /// What the process of this id has used; `None` when there is no such process, or it may not be seen.
@@ -22,7 +22,7 @@ pub fn used(pid: u32) -> Option<Used> {
     let per_second = rustix::param::clock_ticks_per_second();
     Some(Used {
         cpu: Duration::from_secs_f64(ticks as f64 / per_second as f64),
-        rss_bytes: pages * rustix::param::page_size() as u64,
+        rss_bytes: Some(pages * rustix::param::page_size() as u64),
     })
 }
 
@@ -34,6 +34,12 @@ fn ticks(stat: &str) -> Option<u64> {
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some(user + system)
+}
+
+/// CPU time of all threads that this process has or had.
+pub fn own_cpu() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 /// The id of the calling thread.
@@ -68,7 +74,8 @@ mod tests {
     #[test]
     fn this_process_uses_memory_and_this_thread_time() {
         let found = used(std::process::id()).expect("we run");
-        assert!(found.rss_bytes > 100_000);
+        assert!(found.rss_bytes > Some(100_000));
+        assert!(own_cpu() > Duration::ZERO);
         let before = thread_cpu(thread_id()).expect("we run");
         let mut sum = 0_u64;
         while thread_cpu(thread_id()).expect("we run") == before {

@@ -23,12 +23,10 @@ pub fn histogram() -> Histogram<u64> {
 /// How many of what happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Records that became due.
+    /// Records that became due: by their schedule, or where there is none when they were handed over.
     pub due: u64,
-    /// Of these, those due in the measured time.
+    /// Of the latter, those in the measured time.
     pub due_measured: u64,
-    /// Records handed to the client.
-    pub handed_over: u64,
     /// Records acknowledged, and their values' bytes.
     pub acked: u64,
     /// Bytes of their keys and values.
@@ -78,7 +76,6 @@ impl Counts {
     pub fn add(&mut self, more: &Self) {
         self.due += more.due;
         self.due_measured += more.due_measured;
-        self.handed_over += more.handed_over;
         self.acked += more.acked;
         self.acked_bytes += more.acked_bytes;
         self.failed += more.failed;

@@ -23,7 +23,7 @@ use wire::messages::{
 };
 use wire::request::Request;
 use wire::response::{self, Response};
-use wire::{ErrorCode, KafkaString, KafkaUuid};
+use wire::{ApiKey, ErrorCode, KafkaString, KafkaUuid};
 
 use super::state::{State, Topic, Topics};
 
@@ -48,9 +48,7 @@ pub enum Answer {
 /// The answer to a request.
 pub fn answer(state: &State, version: i16, request: Request) -> Answer {
     Answer::Some(match request {
-        Request::ApiVersions(_) => Response::ApiVersions(
-            ApiVersionsResponseData::default().with_api_keys(response::served_api_versions()),
-        ),
+        Request::ApiVersions(_) => Response::ApiVersions(api_versions()),
         Request::Metadata(request) => Response::Metadata(metadata(state, &request)),
         Request::CreateTopics(request) => {
             let mut topics = state.topics();
@@ -100,11 +98,30 @@ pub fn answer(state: &State, version: i16, request: Request) -> Answer {
     })
 }
 
+/// What is answered here, in the versions that `wire` has.
+const ANSWERED: &[ApiKey] = &[
+    ApiKey::ApiVersions,
+    ApiKey::CreateTopics,
+    ApiKey::DeleteTopics,
+    ApiKey::DescribeConfigs,
+    ApiKey::Fetch,
+    ApiKey::InitProducerId,
+    ApiKey::ListOffsets,
+    ApiKey::Metadata,
+    ApiKey::Produce,
+];
+
+fn api_versions() -> ApiVersionsResponseData {
+    let mut versions = response::served_api_versions();
+    versions.retain(|version| ANSWERED.iter().any(|api| *api as i16 == version.api_key));
+    ApiVersionsResponseData::default().with_api_keys(versions)
+}
+
 fn metadata(state: &State, request: &MetadataRequestData) -> MetadataResponseData {
     let broker = MetadataResponseBroker::default()
         .with_node_id(NODE)
-        .with_host(KafkaString::from(state.address.ip().to_string()))
-        .with_port(state.address.port().into());
+        .with_host(KafkaString::from(state.host.clone()))
+        .with_port(state.port.into());
     let topics = state.topics();
     let wanted = |name: &str| {
         request.topics.as_ref().is_none_or(|topics| {

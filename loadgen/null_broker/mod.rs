@@ -2,18 +2,22 @@
 //! and what tests run on. One thread per connection; nothing is written to disk.
 
 mod answer;
+mod cost;
 mod state;
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
+use client::{Transport, memory};
 use wire::request::Request;
 use wire::{ErrorCode, header, response, version};
 
 use answer::Answer;
+use cost::Cost;
 use state::State;
 
 /// The largest request that is taken.
@@ -21,42 +25,115 @@ const REQUEST_BYTES_MAX: usize = 128 << 20;
 /// How much is read from a connection at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// A broker on a thread of its own, for the rest of the process's life.
+/// How long nothing is accepted after a failure: file descriptors may have run out.
+const ACCEPT_FAILED_WAIT: Duration = Duration::from_millis(10);
+/// What one in memory is called. Nothing listens there.
+const ADDRESS_IN_MEMORY: (&str, u16) = ("null", 9092);
+
+/// A broker on threads of its own: one by TCP for the rest of the process's life, one in memory until nobody
+/// is left who could connect.
 #[derive(Clone, Debug)]
 pub struct NullBroker {
-    /// Where it listens.
-    pub address: SocketAddr,
+    /// Where it says that it is, as `host:port`.
+    pub address: String,
+    /// How it is reached.
+    pub transport: Transport,
+    cost: Arc<Cost>,
 }
 
 impl NullBroker {
-    /// Starts one that keeps the last `retain_bytes` of each partition.
+    /// Starts one that listens by TCP and keeps the last `retain_bytes` of each partition.
     ///
     /// # Errors
     /// When it cannot listen there.
     pub fn start(listen: SocketAddr, retain_bytes: usize) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State::new(address, retain_bytes));
-        let name = || "null-broker".to_owned();
-        thread::Builder::new().name(name()).spawn(move || {
-            for stream in listener.incoming().flatten() {
+        let state = State::new(address.ip().to_string(), address.port(), retain_bytes);
+        let broker = Self {
+            address: address.to_string(),
+            transport: Transport::Tcp,
+            cost: Arc::default(),
+        };
+        broker.serve(state, move || Some(accept(&listener)))?;
+        Ok(broker)
+    }
+
+    /// Starts one that only clients of this process reach, without sockets.
+    ///
+    /// # Errors
+    /// When it cannot have a thread.
+    pub fn in_memory(retain_bytes: usize) -> io::Result<Self> {
+        let (port, listener) = memory::listen();
+        let (host, number) = ADDRESS_IN_MEMORY;
+        let broker = Self {
+            address: format!("{host}:{number}"),
+            transport: Transport::Memory(port),
+            cost: Arc::default(),
+        };
+        let state = State::new(host.to_owned(), number, retain_bytes);
+        broker.serve(state, move || listener.accept())?;
+        Ok(broker)
+    }
+
+    /// CPU time of its threads so far.
+    pub fn cpu(&self) -> Duration {
+        self.cost.cpu()
+    }
+
+    /// A thread that accepts, and one for each connection.
+    fn serve<R, W>(
+        &self,
+        state: State,
+        accept: impl Fn() -> Option<(R, W)> + Send + 'static,
+    ) -> io::Result<()>
+    where
+        R: Read + Send + 'static,
+        W: Write + Send + 'static,
+    {
+        let (state, cost) = (Arc::new(state), self.cost.clone());
+        spawn(&self.cost, move || {
+            while let Some((reader, writer)) = accept() {
                 let state = state.clone();
                 // A connection that ends in any way ends its thread.
-                let serve = move || drop(serve(stream, &state));
-                if thread::Builder::new().name(name()).spawn(serve).is_err() {
+                let serve = move || drop(serve(reader, writer, &state));
+                if spawn(&cost, serve).is_err() {
                     return;
                 }
             }
-        })?;
-        Ok(Self { address })
+        })
     }
 }
 
+/// The next connection by TCP. One that is gone before it is accepted is nobody's loss.
+fn accept(listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let try_accept = || {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        Ok::<_, io::Error>((stream.try_clone()?, stream))
+    };
+    loop {
+        match try_accept() {
+            Ok(connection) => return connection,
+            Err(_) => thread::sleep(ACCEPT_FAILED_WAIT),
+        }
+    }
+}
+
+/// A thread whose CPU time is the broker's.
+fn spawn(cost: &Arc<Cost>, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let cost = cost.clone();
+    let counted = move || {
+        let _counted = cost.enter();
+        run();
+    };
+    let named = thread::Builder::new().name("null-broker".to_owned());
+    named.spawn(counted).map(drop)
+}
+
 /// Answers one connection's requests in their order, until it ends.
-fn serve(stream: TcpStream, state: &State) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::with_capacity(READ_BYTES, stream);
+fn serve(reader: impl Read, mut writer: impl Write, state: &State) -> io::Result<()> {
+    let mut reader = BufReader::with_capacity(READ_BYTES, reader);
     loop {
         let mut frame = read_frame(&mut reader)?;
         if let Some(newer) = newer_api_versions(&frame) {

@@ -1,7 +1,6 @@
 //! Topics and their last records, in memory. Knows nothing of requests.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,7 +11,9 @@ use wire::batch::{self, BatchHeader};
 /// All topics.
 pub struct State {
     /// Where clients are told to connect.
-    pub address: SocketAddr,
+    pub host: String,
+    /// At which port.
+    pub port: u16,
     topics: Mutex<Topics>,
     appended: Condvar,
     retain_bytes: usize,
@@ -47,9 +48,10 @@ pub struct Log {
 
 impl State {
     /// Without topics.
-    pub fn new(address: SocketAddr, retain_bytes: usize) -> Self {
+    pub fn new(host: String, port: u16, retain_bytes: usize) -> Self {
         Self {
-            address,
+            host,
+            port,
             topics: Mutex::default(),
             appended: Condvar::new(),
             retain_bytes,

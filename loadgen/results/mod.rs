@@ -162,7 +162,7 @@ pub struct Second {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// CPU time of all its threads.
+    /// CPU time of its whole process, without a null broker in it.
     pub cpu_seconds: f64,
     /// Share of its core that each thread used.
     pub thread_cpu: Vec<f64>,

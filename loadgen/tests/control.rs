@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
 use loadgen::engine::settings::ClientSettings;
+use loadgen::engine::watched::Watched;
 use loadgen::engine::{Plan, verification};
 use loadgen::null_broker::NullBroker;
 use loadgen::proxy::{Harm, Proxy};
@@ -17,7 +18,8 @@ const RETAIN_BYTES: usize = 1 << 30;
 
 fn broker() -> SocketAddr {
     let broker = NullBroker::start(ANYWHERE.into(), RETAIN_BYTES);
-    broker.expect("listens somewhere").address
+    let address = broker.expect("listens somewhere").address;
+    address.parse().expect("an address")
 }
 
 fn verify(broker: SocketAddr, run: u64) -> Report {
@@ -36,7 +38,7 @@ fn verify(broker: SocketAddr, run: u64) -> Report {
         clients: ClientSettings::new(&broker.to_string(), &workload).expect("right"),
         workload,
         run,
-        broker_pid: None,
+        watched: Watched::Nothing,
     };
     let never = AtomicBool::new(false);
     let verified = verification::verify(plan, None, &never, &mut |_| {});

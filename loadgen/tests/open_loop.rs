@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use loadgen::engine::settings::ClientSettings;
+use loadgen::engine::watched::Watched;
 use loadgen::engine::{self, Outcome, Plan};
 use loadgen::measure::Sample;
 use loadgen::null_broker::NullBroker;
@@ -15,7 +16,7 @@ fn try_run(
     settings: &[(&str, &str)],
     number: u64,
 ) -> Result<Outcome, client::Error> {
-    let broker = NullBroker::start(([127, 0, 0, 1], 0).into(), RETAIN_BYTES).expect("listens");
+    let broker = NullBroker::in_memory(RETAIN_BYTES).expect("starts");
     let short = [("duration", "2s"), ("warm-up", "500ms")];
     let flags: Vec<(String, String)> = short
         .iter()
@@ -26,10 +27,12 @@ fn try_run(
     let workload = loaded.workload;
     let plan = Plan {
         topics: workload.topic_names(number),
-        clients: ClientSettings::new(&broker.address.to_string(), &workload).expect("right"),
+        clients: ClientSettings::new(&broker.address, &workload)
+            .expect("right")
+            .through(&broker.transport),
         workload,
         run: number,
-        broker_pid: None,
+        watched: Watched::Null(broker),
     };
     engine::run(plan, &AtomicBool::new(false), &mut |_| {})
 }
@@ -75,6 +78,43 @@ fn consumers_catch_up_with_a_backlog() {
     assert_eq!(outcome.due, 1_000);
     assert_eq!(total(&outcome).end_to_end.len(), 1_000);
     assert_eq!(outcome.seconds.last().map(|last| last.backlog), Some(0));
+}
+
+#[test]
+fn a_second_counts_what_became_due_though_no_producer_has_come_to_it() {
+    // More than any generator sends: most of it waits where nobody has handed it over.
+    let rate = [("rate", "50M/s"), ("producers", "1"), ("consumers", "0")];
+    let lengths = [("duration", "1s"), ("warm-up", "0s"), ("drain", "1ms")];
+    let outcome = run("steady", &[&rate[..], &lengths].concat(), 5);
+    let first = &outcome.seconds[0];
+    let waiting = outcome.due - first.acked;
+    assert!(outcome.due >= 49_999_999, "{}", outcome.due);
+    assert!(first.backlog.abs_diff(waiting) < 1_000_000, "{first:?}");
+}
+
+#[test]
+fn a_group_that_nobody_coordinates_fails_at_once() {
+    let began = std::time::Instant::now();
+    let settings = [("group-protocol", "classic")];
+    let said = try_run("steady", &settings, 6).expect_err("no coordinator");
+    assert!(said.to_string().contains("UNSUPPORTED_VERSION"), "{said}");
+    assert!(
+        began.elapsed().as_secs() < 15,
+        "it does not wait to the end"
+    );
+}
+
+#[test]
+fn what_a_null_broker_costs_is_told_apart() {
+    let outcome = run("steady", &[], 7);
+    let broker = outcome.broker.cpu_seconds.expect("it is watched");
+    assert!(broker > 0.0 && outcome.cpu.as_secs_f64() > 0.0);
+    let threads: f64 = outcome.thread_cpu.iter().sum();
+    let generator = outcome.cpu.as_secs_f64();
+    assert!(
+        generator >= threads * 0.9,
+        "{generator} s in all, {threads} in threads"
+    );
 }
 
 #[test]

@@ -61,12 +61,12 @@ pub fn run(run: &RunResult, paint: Paint) -> String {
     lines.push(format!("{}{}", label("generator"), generator(run)));
     if let Some(cpu) = broker.cpu_seconds {
         let gib = counts.acked_bytes_per_second * run.measured_seconds / (1024.0 * 1024.0 * 1024.0);
-        let rss = bytes_text(broker.rss_bytes_max.unwrap_or(0) as f64);
         let per = cpu / gib.max(1e-9);
-        lines.push(format!(
-            "{}{per:.2} CPU-seconds/GiB, {rss} resident",
-            label("process")
-        ));
+        let (what, rss) = match broker.rss_bytes_max {
+            Some(rss) => ("process", format!(", {} resident", bytes_text(rss as f64))),
+            None => ("null broker", " beside the generator".to_owned()),
+        };
+        lines.push(format!("{}{per:.2} CPU-seconds/GiB{rss}", label(what)));
     }
     for (error, count) in &run.errors {
         lines.push(format!("{}{count} x {error}", paint.bad(&label("error"))));

@@ -350,7 +350,7 @@ fn code_is_stale_metadata(code: ErrorCode) -> bool {
 }
 
 /// Kafka's `RetriableException` and its kin.
-fn code_is_retriable(code: ErrorCode) -> bool {
+pub(crate) fn code_is_retriable(code: ErrorCode) -> bool {
     code_is_stale_metadata(code)
         || matches!(
             code,

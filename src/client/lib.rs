@@ -17,3 +17,4 @@ pub mod properties;
 pub use cluster::{Cluster, ClusterConfig, Route};
 pub use error::{BrokerError, Error, code_name};
 pub use properties::{AdminConfig, ConsumerConfig, ProducerConfig, Properties};
+pub use stream::{Transport, memory};

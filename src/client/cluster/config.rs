@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::backoff::Backoff;
+use crate::stream::Transport;
 
 /// Settings of a [`super::Cluster`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct ClusterConfig {
     pub connections_max_idle: Duration,
     /// `allow.auto.create.topics`: whether asking for a topic may create it.
     pub allow_auto_create_topics: bool,
+    /// How brokers are reached: no property of Kafka's.
+    pub transport: Transport,
 }
 
 impl Default for ClusterConfig {
@@ -45,6 +48,7 @@ impl Default for ClusterConfig {
             connection_setup_timeout: Duration::from_secs(10),
             connections_max_idle: Duration::from_secs(540),
             allow_auto_create_topics: true,
+            transport: Transport::default(),
         }
     }
 }

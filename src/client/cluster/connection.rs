@@ -3,33 +3,29 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 use wire::{ApiKey, KafkaString};
 
 use super::api::{Frame, RequestMessage};
-use super::outgoing::Outgoing;
 use super::versions::Versions;
 use crate::Error;
+use crate::stream::{Outgoing, Reader, Writer};
 
 /// The largest answer that is accepted, in bytes.
-const RESPONSE_BYTES_MAX: usize = 256 << 20;
+pub(super) const RESPONSE_BYTES_MAX: usize = 256 << 20;
 /// Requests that wait for their turn to be written.
 const QUEUED_MAX: usize = 256;
-/// Bytes asked of the socket at a time; of a longer answer no more than this is moved once.
+/// Bytes asked of the stream at a time; of a longer answer no more than this is moved once.
 const READ_BYTES: usize = 16 << 10;
-/// Bytes that may wait for the socket before further requests are taken from the queue.
+/// Bytes that may wait for the stream before further requests are taken from the queue.
 const OUTGOING_BYTES_MAX: usize = 1 << 20;
 
 /// A connection, usable from many tasks. It ends when the last handle is dropped.
@@ -87,14 +83,14 @@ impl Drop for InFlight {
 impl Connection {
     /// Takes over a stream on which versions were negotiated.
     pub(super) fn start(
-        stream: TcpStream,
+        stream: (Reader, Writer),
         address: Arc<str>,
         client_id: KafkaString,
         versions: Versions,
         idle_max: Duration,
     ) -> Self {
         let (requests, queue) = mpsc::channel(QUEUED_MAX);
-        let (reader, writer) = stream.into_split();
+        let (reader, writer) = stream;
         let worker = Worker {
             address: address.clone(),
             reader,
@@ -252,11 +248,11 @@ impl<R> Decode<R> {
     }
 }
 
-/// The task that owns the socket.
+/// The task that owns the stream.
 struct Worker {
     address: Arc<str>,
-    reader: OwnedReadHalf,
-    writer: OwnedWriteHalf,
+    reader: Reader,
+    writer: Writer,
     queue: mpsc::Receiver<Request>,
     /// Written (or being written) and not answered, in the order of writing.
     waiting: VecDeque<Waiting>,
@@ -289,15 +285,20 @@ impl Worker {
     /// Reads and writes until something ends the connection; says what.
     async fn serve(&mut self) -> Error {
         let mut handles_gone = false;
+        let mut alarm = pin!(sleep_until(self.deadline().into()));
         loop {
             if handles_gone && self.waiting.is_empty() && self.outgoing.is_empty() {
                 return Error::Closed;
             }
             self.reserve_input();
             let take = !handles_gone && self.outgoing.remaining() < OUTGOING_BYTES_MAX;
-            let until = self.deadline();
+            // Most deadlines only move on: an alarm that rings early costs less than one set each time.
+            let until = self.deadline().into();
+            if until < alarm.deadline() {
+                alarm.as_mut().reset(until);
+            }
             tokio::select! {
-                read = self.reader.read_buf(&mut self.input) => {
+                read = self.reader.read(&mut self.input) => {
                     match read {
                         Ok(0) => return self.broke("the broker closed it"),
                         Ok(_) => {}
@@ -307,7 +308,7 @@ impl Worker {
                         return error;
                     }
                 }
-                written = self.writer.write_buf(&mut self.outgoing), if !self.outgoing.is_empty() => {
+                written = self.writer.write(&mut self.outgoing), if !self.outgoing.is_empty() => {
                     if let Err(error) = written {
                         return self.broke(&error.to_string());
                     }
@@ -316,10 +317,11 @@ impl Worker {
                     Some(request) => self.accept(request),
                     None => handles_gone = true,
                 },
-                () = sleep_until(until.into()) => {
+                () = &mut alarm => {
                     if let Some(error) = self.late(Instant::now()) {
                         return error;
                     }
+                    alarm.as_mut().reset(self.deadline().into());
                 }
             }
         }
@@ -411,26 +413,11 @@ impl Worker {
 }
 
 /// Bytes of the frame that begins here, its length included. Negative lengths are huge ones.
-fn frame_bytes(input: &[u8]) -> Option<usize> {
+pub(super) fn frame_bytes(input: &[u8]) -> Option<usize> {
     let length = u32::from_be_bytes(*input.first_chunk()?);
     Some(
         usize::try_from(length)
             .unwrap_or(usize::MAX)
             .saturating_add(4),
     )
-}
-
-/// Reads one frame off a stream on which nothing else is in flight.
-pub(super) async fn read_frame(stream: &mut TcpStream) -> io::Result<Bytes> {
-    let length = stream.read_u32().await?;
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if length > RESPONSE_BYTES_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is no Kafka broker: its answer has an impossible length",
-        ));
-    }
-    let mut frame = BytesMut::zeroed(length);
-    stream.read_exact(&mut frame).await?;
-    Ok(frame.freeze())
 }

@@ -8,7 +8,6 @@ pub mod connection;
 pub mod links;
 pub mod metadata;
 mod open;
-mod outgoing;
 mod refresh;
 mod updater;
 pub mod versions;

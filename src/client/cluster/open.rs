@@ -1,19 +1,22 @@
-//! Opens a connection: TCP, then ApiVersions (KIP-35, KIP-511). Knows nothing of which broker is wanted.
+//! Opens a connection: a stream, then ApiVersions (KIP-35, KIP-511). Knows nothing of which broker is wanted.
 
 use std::io;
 use std::sync::Arc;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use bytes::{Buf, Bytes, BytesMut};
 use wire::messages::ApiVersionsRequestData;
 use wire::messages::api_versions_response::ApiVersionsResponseData;
 use wire::{ErrorCode, KafkaString};
 
 use super::api::RequestMessage;
 use super::config::ClusterConfig;
-use super::connection::{Connection, read_frame};
+use super::connection::{Connection, RESPONSE_BYTES_MAX, frame_bytes};
 use super::versions::Versions;
 use crate::Error;
+use crate::stream::{Outgoing, Reader, Writer};
+
+/// Room for an answer; a longer one gets more.
+const READ_BYTES: usize = 4 << 10;
 
 /// Connects to `host:port` and asks the broker what it speaks.
 ///
@@ -54,7 +57,7 @@ impl From<Error> for Fault {
 }
 
 async fn dial(address: &str, config: &ClusterConfig) -> Result<Connection, Fault> {
-    let mut stream = crate::stream::connect(address).await?;
+    let mut stream = config.transport.connect(address).await?;
     let client_id = KafkaString::from(config.client_id.clone());
     let versions = negotiate(&mut stream, &client_id).await?;
     let address = Arc::from(address);
@@ -65,7 +68,10 @@ async fn dial(address: &str, config: &ClusterConfig) -> Result<Connection, Fault
 }
 
 /// Asks in the highest version; a broker that does not know it answers in version 0 with what it knows.
-async fn negotiate(stream: &mut TcpStream, client_id: &KafkaString) -> Result<Versions, Fault> {
+async fn negotiate(
+    stream: &mut (Reader, Writer),
+    client_id: &KafkaString,
+) -> Result<Versions, Fault> {
     let highest = ApiVersionsRequestData::VERSION_MAX;
     let mut answer = ask(stream, client_id, highest).await?;
     if ErrorCode::from(answer.error_code) == ErrorCode::UnsupportedVersion {
@@ -79,7 +85,7 @@ async fn negotiate(stream: &mut TcpStream, client_id: &KafkaString) -> Result<Ve
 }
 
 async fn ask(
-    stream: &mut TcpStream,
+    stream: &mut (Reader, Writer),
     client_id: &KafkaString,
     version: i16,
 ) -> Result<ApiVersionsResponseData, Fault> {
@@ -89,13 +95,51 @@ async fn ask(
         request.client_software_version = KafkaString::from_static(env!("CARGO_PKG_VERSION"));
     }
     let frame = request.frame(version, 0, client_id.clone());
-    for piece in frame.map_err(Error::from)? {
-        stream.write_all(&piece).await?;
+    let mut outgoing = Outgoing::default();
+    let pieces = frame.map_err(Error::from)?.into_iter();
+    pieces.for_each(|piece| outgoing.push(piece));
+    while !outgoing.is_empty() {
+        stream.1.write(&mut outgoing).await?;
     }
-    let frame = read_frame(stream).await?;
+    let frame = read_frame(&mut stream.0).await?;
     let (_, body) = wire::response::decode_response(18, version, frame).map_err(Error::from)?;
     let answer = ApiVersionsRequestData::decode(version, body.clone());
     // KIP-511: the refusal of an unknown version is a body of version 0.
     let answer = answer.or_else(|error| ApiVersionsRequestData::decode(0, body).map_err(|_| error));
     Ok(answer.map_err(Error::from)?)
+}
+
+/// Reads the one frame that is to come, without its length.
+async fn read_frame(reader: &mut Reader) -> io::Result<Bytes> {
+    let mut input = BytesMut::with_capacity(READ_BYTES);
+    loop {
+        let total = frame_bytes(&input);
+        match total {
+            Some(total) if total > RESPONSE_BYTES_MAX => {
+                return Err(no_broker("its answer has an impossible length"));
+            }
+            Some(total) if input.len() > total => {
+                return Err(no_broker("it says more than it was asked"));
+            }
+            Some(total) if input.len() == total => {
+                let mut frame = input.freeze();
+                frame.advance(4);
+                return Ok(frame);
+            }
+            _ => {}
+        }
+        if input.len() == input.capacity() {
+            input.reserve(READ_BYTES);
+        }
+        if reader.read(&mut input).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+fn no_broker(why: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("it is no Kafka broker: {why}"),
+    )
 }

@@ -1,7 +1,7 @@
 //! The RecordAccumulator: records in, batches per broker out, answers in, fates out. Pure: the moment,
 //! the metadata and randomness are passed in.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -102,7 +102,7 @@ pub(super) enum Lane {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// One request per broker.
-    pub(super) requests: HashMap<i32, Vec<Outgoing>>,
+    pub(super) requests: BTreeMap<i32, Vec<Outgoing>>,
     /// Brokers that something waits for and that are not connected.
     pub(super) connect: Vec<i32>,
     pub(super) ask_producer_id: bool,
@@ -148,6 +148,8 @@ pub(super) struct TopicQueues {
 pub(super) struct Accumulator {
     pub(super) settings: Settings,
     index: HashMap<Arc<str>, usize>,
+    /// Where the last record went: the next one often follows it.
+    last_topic: usize,
     pub(super) topics: Vec<TopicQueues>,
     /// Partitions with batches, each once, in the order of their turns.
     active: VecDeque<(usize, i32)>,
@@ -175,6 +177,7 @@ impl Accumulator {
             buffers: Buffers::of(settings.batch_size),
             settings,
             index: HashMap::new(),
+            last_topic: 0,
             topics: Vec::new(),
             active: VecDeque::new(),
             memory_used: 0,
@@ -229,7 +232,7 @@ impl Accumulator {
         }
         let most = BatchBuilder::record_bytes_max(record.key, record.value, record.headers);
         self.check_size(most)?;
-        let index = *self.index.get(record.topic).ok_or(Refused::UnknownTopic)?;
+        let index = self.topic(record.topic).ok_or(Refused::UnknownTopic)?;
         let (partition, sticky) = self.partition(index, record)?;
         let batch_size = self.settings.batch_size;
         let queue = &mut self.topics[index].partitions[partition as usize];
@@ -258,6 +261,14 @@ impl Accumulator {
         let appended = self.open(now, index, partition, record, most, memory);
         self.count(index, most, sticky, ended);
         Ok(appended)
+    }
+
+    fn topic(&mut self, name: &str) -> Option<usize> {
+        let is_last = |queues: &TopicQueues| &*queues.topic.name == name;
+        if !self.topics.get(self.last_topic).is_some_and(is_last) {
+            self.last_topic = *self.index.get(name)?;
+        }
+        Some(self.last_topic)
     }
 
     fn check_size(&self, most: usize) -> Result<(), Refused> {
@@ -362,7 +373,7 @@ impl Accumulator {
         mut lane: impl FnMut(i32) -> Lane,
     ) -> Plan {
         let mut plan = Plan::default();
-        let mut room: HashMap<i32, usize> = HashMap::new();
+        let mut room: BTreeMap<i32, usize> = BTreeMap::new();
         for _ in 0..self.active.len() {
             let Some((index, partition)) = self.active.pop_front() else {
                 break;
@@ -404,7 +415,7 @@ impl Accumulator {
         partition: i32,
         metadata: &Metadata,
         lane: &mut impl FnMut(i32) -> Lane,
-        room: &mut HashMap<i32, usize>,
+        room: &mut BTreeMap<i32, usize>,
         plan: &mut Plan,
     ) {
         let topic = &self.topics[index].topic;

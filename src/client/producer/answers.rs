@@ -1,6 +1,7 @@
 //! What the answer to a Produce request means for the batches that it carried: written, again, in parts,
 //! or given up. Pure.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,15 +51,15 @@ impl Accumulator {
         random: f64,
     ) -> Verdict {
         let mut verdict = Verdict::default();
-        let partitions = answer.map(by_partition);
-        for sent in sent {
+        let partitions = answer.map(Answered::new);
+        for (number, sent) in sent.into_iter().enumerate() {
             let result = match &partitions {
                 Err(error) => Told::Refused((*error).clone()),
                 Ok(_) if self.settings.acks_none => Told::Written {
                     base_offset: None,
                     append_time: None,
                 },
-                Ok(partitions) => result(&sent.place, partitions),
+                Ok(partitions) => result(&sent.place, partitions.find(number, &sent.place)),
             };
             match result {
                 Told::Written {
@@ -203,24 +204,50 @@ fn is_about_numbers(error: &Error) -> bool {
     )
 }
 
-type ByPartition<'a> = HashMap<(&'a str, KafkaUuid, i32), &'a PartitionProduceResponse>;
-
-fn by_partition(answer: &ProduceResponseData) -> ByPartition<'_> {
-    let mut found = HashMap::new();
-    for topic in &answer.responses {
-        for partition in &topic.partition_responses {
-            let key = (topic.name.as_str(), topic.topic_id, partition.index);
-            found.insert(key, partition);
-        }
-    }
-    found
+/// What an answer says of each partition. Brokers answer in the order in which they were asked; only one that
+/// does not costs a look-up by name.
+struct Answered<'a> {
+    in_order: Vec<(Key<'a>, &'a PartitionProduceResponse)>,
+    by_partition: OnceCell<HashMap<Key<'a>, &'a PartitionProduceResponse>>,
 }
 
-fn result(place: &Place, partitions: &ByPartition<'_>) -> Told {
-    let by_name = (&*place.topic, KafkaUuid::ZERO, place.partition);
-    let by_id = place.topic_id.map(|id| ("", id, place.partition));
-    let found = partitions.get(&by_name);
-    let found = found.or_else(|| by_id.and_then(|by_id| partitions.get(&by_id)));
+/// A partition, by its topic's name or, from the version on that has ids, by its id.
+type Key<'a> = (&'a str, KafkaUuid, i32);
+
+impl<'a> Answered<'a> {
+    fn new(answer: &'a ProduceResponseData) -> Self {
+        let mut in_order = Vec::new();
+        for topic in &answer.responses {
+            for partition in &topic.partition_responses {
+                let key = (topic.name.as_str(), topic.topic_id, partition.index);
+                in_order.push((key, partition));
+            }
+        }
+        Self {
+            in_order,
+            by_partition: OnceCell::new(),
+        }
+    }
+
+    /// The answer to what was sent as the `number`th.
+    fn find(&self, number: usize, place: &Place) -> Option<&'a PartitionProduceResponse> {
+        let by_name: Key<'_> = (&place.topic, KafkaUuid::ZERO, place.partition);
+        let by_id = place.topic_id.map(|id| ("", id, place.partition));
+        let is_it = |key: &Key<'_>| *key == by_name || Some(*key) == by_id;
+        match self.in_order.get(number) {
+            Some((key, found)) if is_it(key) => Some(*found),
+            _ => {
+                let map = || self.in_order.iter().copied().collect();
+                let map = self.by_partition.get_or_init(map);
+                let found = map.get(&by_name);
+                let found = found.or_else(|| by_id.and_then(|by_id| map.get(&by_id)));
+                found.copied()
+            }
+        }
+    }
+}
+
+fn result(place: &Place, found: Option<&PartitionProduceResponse>) -> Told {
     let about = || format!("{}-{}", place.topic, place.partition);
     let Some(partition) = found else {
         return Told::Refused(Error::Protocol {

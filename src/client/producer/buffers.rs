@@ -1,10 +1,11 @@
 //! Buffers of `batch.size` that are used again: what was just sent is still in the processor's cache, and
-//! nobody has to be asked for memory. Knows nothing of what is in them.
+//! neither the allocator nor the kernel has to be asked for memory. Knows nothing of what is in them.
 
 use bytes::{Bytes, BytesMut};
 
-/// How many bytes of buffers are kept, beside `buffer.memory`: about a processor's cache of them.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+/// How many bytes of buffers are kept, beside `buffer.memory`: what is on its way at some hundred megabytes a
+/// second.
+const KEPT_BYTES_MAX: usize = 4 << 20;
 
 /// Buffers of one size.
 #[derive(Debug)]

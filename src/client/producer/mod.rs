@@ -26,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-pub use completion::Delivery;
+pub use completion::{Deliveries, Delivery, Told};
 pub use interceptor::Interceptor;
 pub use metrics::Metrics;
 pub use partitioner::{Partitioner, murmur2, partition_for_key};

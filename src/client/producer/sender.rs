@@ -1,12 +1,14 @@
 //! The task that sends: asks the accumulator what is to be done, does it, and brings the answers back.
 //! Decides nothing itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use wire::messages::{InitProducerIdRequestData, ProduceRequestData, ProduceResponseData};
 use wire::{KafkaString, KafkaUuid};
@@ -21,6 +23,9 @@ use crate::{Error, ProducerConfig};
 
 /// From this version on topics are named by id alone.
 const FIRST_VERSION_WITH_TOPIC_IDS: i16 = wire::produce::FIRST_VERSION_WITH_TOPIC_IDS;
+
+/// When to look again if nothing happens and nothing waits for a time.
+const NOTHING_WAITS: Duration = Duration::from_secs(3_600);
 
 /// What happened outside.
 enum Event {
@@ -40,7 +45,7 @@ struct Node {
 
 pub(super) struct Sender {
     shared: Arc<Shared>,
-    nodes: HashMap<i32, Node>,
+    nodes: BTreeMap<i32, Node>,
     events: JoinSet<Event>,
 }
 
@@ -48,7 +53,7 @@ impl Sender {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            nodes: HashMap::new(),
+            nodes: BTreeMap::new(),
             events: JoinSet::new(),
         }
     }
@@ -56,8 +61,14 @@ impl Sender {
     /// Runs until the task is aborted, which closing the producer does.
     pub(super) async fn run(mut self) {
         let mut views = self.shared.cluster.views();
+        let mut alarm = pin!(sleep(NOTHING_WAITS));
         loop {
-            let wake = self.turn();
+            // An alarm that rings too early costs less than one set each time.
+            if let Some(wake) = self.turn().map(tokio::time::Instant::from_std)
+                && wake < alarm.deadline()
+            {
+                alarm.as_mut().reset(wake);
+            }
             tokio::select! {
                 () = self.shared.bell.notified() => {}
                 Some(event) = self.events.join_next() => {
@@ -66,7 +77,9 @@ impl Sender {
                         self.handle(event);
                     }
                 }
-                () = sleep_until(wake) => {}
+                () = &mut alarm => {
+                    alarm.as_mut().reset(tokio::time::Instant::now() + NOTHING_WAITS);
+                }
                 changed = views.changed() => if changed.is_ok() {
                     let metadata = views.borrow_and_update().metadata.clone();
                     self.shared.accumulator().learn_all(&metadata);
@@ -94,7 +107,7 @@ impl Sender {
             self.events.spawn(async move {
                 let asked = ask_producer_id(&shared).await;
                 if asked.is_err() {
-                    tokio::time::sleep(again.after(1, random())).await;
+                    sleep(again.after(1, random())).await;
                 }
                 Event::ProducerId(asked)
             });
@@ -202,13 +215,6 @@ impl Node {
         } else {
             Lane::Closed
         }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> ClusterConfig {
         ),
         allow_auto_create_topics: reader
             .flag("allow.auto.create.topics", default.allow_auto_create_topics),
+        transport: default.transport,
     }
 }
 

@@ -7,6 +7,7 @@ use wire::ErrorCode;
 
 use super::{Answer, Attempt, Effect};
 use crate::cluster::Backoff;
+use crate::error::code_is_retriable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coordinator {
@@ -100,14 +101,14 @@ impl Search {
                 self.coordinator = Coordinator::Known(node);
                 self.succeeded();
             }
-            Err(code @ (ErrorCode::GroupAuthorizationFailed | ErrorCode::InvalidGroupId)) => {
+            Err(code) if code_is_retriable(code) => {
+                self.coordinator = Coordinator::Unknown;
+                self.back_off(now);
+            }
+            Err(code) => {
                 self.coordinator = Coordinator::Unknown;
                 self.is_wanted = false;
                 return Err(code);
-            }
-            Err(_) => {
-                self.coordinator = Coordinator::Unknown;
-                self.back_off(now);
             }
         }
         Ok(())

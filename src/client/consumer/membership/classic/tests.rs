@@ -294,6 +294,25 @@ fn a_join_that_cannot_succeed_is_not_repeated() {
 }
 
 #[test]
+fn a_search_for_the_coordinator_that_cannot_succeed_is_not_repeated() {
+    for code in [
+        ErrorCode::GroupAuthorizationFailed,
+        ErrorCode::InvalidGroupId,
+        ErrorCode::UnsupportedVersion,
+    ] {
+        let mut script = Script::eager();
+        let mut effects = script.on(Event::Rejoin);
+        effects.extend(script.on(Event::Polled));
+        let [Effect::FindCoordinator(attempt), ..] = effects[..] else {
+            panic!("{effects:?}");
+        };
+        let effects = script.on(Event::CoordinatorFound(attempt, Err(code)));
+        assert_eq!(effects, [Effect::Refused(code)]);
+        assert_eq!(script.alive_after(ms(60_000)), [], "{code:?}");
+    }
+}
+
+#[test]
 fn a_coordinator_that_loads_is_asked_again_after_a_pause() {
     let mut script = Script::eager();
     let (attempt, _) = script.joining();

@@ -8,22 +8,29 @@ use bytes::{Buf, Bytes};
 
 /// A queue of pieces.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     /// None of them is empty.
     pieces: VecDeque<Bytes>,
     bytes: usize,
 }
 
 impl Outgoing {
-    pub(super) fn push(&mut self, piece: Bytes) {
+    pub(crate) fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.bytes += piece.len();
             self.pieces.push_back(piece);
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// Takes the first piece out.
+    pub(super) fn pop(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= piece.len();
+        Some(piece)
     }
 }
 
