@@ -60,6 +60,7 @@ final class Reader extends Thread implements ConsumerRebalanceListener {
                     step();
                 }
             }
+            settle();
         } catch (Throwable thrown) {
             failure = thrown;
         } finally {
@@ -85,6 +86,15 @@ final class Reader extends Thread implements ConsumerRebalanceListener {
         }
         owned = Set.copyOf(consumer.assignment());
         commit();
+    }
+
+    /** One that leaves while others join has its commit refused by its own client: it stays until they have joined. */
+    private void settle() {
+        long until = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+        while (!uncommitted.isEmpty() && System.nanoTime() < until) {
+            consumer.pause(consumer.assignment());
+            step();
+        }
     }
 
     /** A commit that is refused promises nothing: it is made again, if the partition is still this member's. */
