@@ -6,6 +6,7 @@
 //! | `--seeds N` | so many seeds, from `--from` on (0), each twice |
 //! | `--seed N` | this one alone, every disk operation shown |
 //! | `--sweep N` | so many seeds, each once for every disk operation of its first life, which fails |
+//! | `--operation N` | with `--seed`: this operation of its only life fails, as in a sweep |
 //! | `--bugs N` | which of N seeds is the first to find each bug that is put in |
 
 mod background;
@@ -40,6 +41,8 @@ struct Wanted {
     twice: u64,
     tell: bool,
     sweep: u64,
+    /// Of the one seed's life this operation fails; 0: as the seed decides.
+    operation: u64,
     bugs: u64,
 }
 
@@ -68,6 +71,7 @@ fn wanted() -> Result<Wanted, String> {
         twice: TWICE,
         tell: false,
         sweep: 0,
+        operation: 0,
         bugs: 0,
     };
     let mut arguments = std::env::args().skip(1);
@@ -79,6 +83,7 @@ fn wanted() -> Result<Wanted, String> {
             }
             "--from" => &mut wanted.from,
             "--sweep" => &mut wanted.sweep,
+            "--operation" => &mut wanted.operation,
             "--bugs" => &mut wanted.bugs,
             "--seed" => {
                 (wanted.seeds, wanted.tell) = (1, true);
@@ -103,13 +108,26 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
+/// One life, in which this operation fails.
+fn swept(seed: u64, operation: u64) -> Plan {
+    Plan {
+        lives: 1,
+        fail_at: Some(operation),
+        ..plan(seed)
+    }
+}
+
 /// Lives through seeds and says what they came to; whether all went well.
 fn run(wanted: &Wanted) -> bool {
     let mut failed = 0;
     let mut all = Vec::new();
     for seed in wanted.from..wanted.from + wanted.seeds {
         let tell = wanted.tell;
-        let plan = Plan { tell, ..plan(seed) };
+        let plan = match wanted.operation {
+            0 => plan(seed),
+            operation => swept(seed, operation),
+        };
+        let plan = Plan { tell, ..plan };
         let lived = catch_unwind(|| {
             let outcome = live(plan);
             if seed % wanted.twice == 0 && !tell {
@@ -163,25 +181,16 @@ fn sum_up(all: &[Outcome], failed: usize) {
 fn sweep(from: u64, seeds: u64) -> bool {
     let (mut lives, mut failed) = (0, 0);
     for seed in from..from + seeds {
-        let once = |fail_at| {
-            let fail_at = Some(fail_at);
-            let lives = 1;
-            catch_unwind(|| {
-                live(Plan {
-                    fail_at,
-                    lives,
-                    ..plan(seed)
-                })
-            })
-        };
         for operation in 1.. {
             lives += 1;
-            match once(operation) {
+            match catch_unwind(|| live(swept(seed, operation))) {
                 // The life was over before.
                 Ok(outcome) if outcome.first_life < operation => break,
                 Ok(_) => {}
                 Err(_) => {
-                    eprintln!("seed {seed} failed with operation {operation}");
+                    eprintln!(
+                        "seed {seed} failed: cargo test --test simulation -- --seed {seed} --operation {operation}"
+                    );
                     failed += 1;
                     if failed > FAILURES_MAX {
                         return false;
