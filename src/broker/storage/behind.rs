@@ -71,14 +71,8 @@ async fn work(shared: Rc<Shared>) {
             break;
         };
         log.behind_queued.set(false);
-        if !lock(&shared, &log).await {
-            continue;
-        }
-        let result = write_blocks(&shared, &log, None).await;
-        unlock(&shared, &log);
-        if let Err(error) = result {
-            shared.fail(&error);
-        }
+        // Who fails has said so to all.
+        drop(alone(&shared, &log, write_blocks(&shared, &log, None)).await);
     }
     shared.behind.workers.set(shared.behind.workers.get() - 1);
 }
@@ -110,23 +104,36 @@ pub(super) async fn idle(shared: &Shared, log: &LogState) {
     shared.behind.signal.until(|| !log.busy.get()).await;
 }
 
-/// Writes all whole blocks that there are now and seals what is to be sealed; then flushes the active
-/// segment. Does not run after what is appended meanwhile.
-pub(super) async fn flush(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
+/// Works on a log's files alone, unless the log is deleted. A failure ends the storage before anybody else can
+/// work on them: a later flush would find nothing left to do, and prove nothing.
+async fn alone(
+    shared: &Shared,
+    log: &LogState,
+    work: impl Future<Output = Result<(), StorageError>>,
+) -> Result<(), StorageError> {
     if !lock(shared, log).await {
         return shared.check();
     }
-    let upto = {
-        let log = log.log.borrow();
-        (log.active().base, block_floor(log.active().size))
-    };
-    let result = async {
+    let result = work.await;
+    if let Err(error @ StorageError::Io { .. }) = &result {
+        shared.fail(error);
+    }
+    unlock(shared, log);
+    result
+}
+
+/// Writes all whole blocks that there are now and seals what is to be sealed; then flushes the active
+/// segment. Does not run after what is appended meanwhile.
+pub(super) async fn flush(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
+    let work = async {
+        let upto = {
+            let log = log.log.borrow();
+            (log.active().base, block_floor(log.active().size))
+        };
         write_blocks(shared, log, Some(upto)).await?;
         flush_active(log).await
     };
-    let result = result.await;
-    unlock(shared, log);
-    result
+    alone(shared, log, work).await
 }
 
 async fn flush_active(log: &LogState) -> Result<(), StorageError> {
@@ -385,13 +392,11 @@ pub(super) async fn save_index(shared: &Shared, log: &LogState) -> Result<(), St
         let log = log.log.borrow();
         (log.active().base, log.active().offsets.entries().len())
     };
-    if entries < log.index_saved.get() + SAVE_ENTRIES || !lock(shared, log).await {
+    if entries < log.index_saved.get() + SAVE_ENTRIES {
         return Ok(());
     }
-    let result = write_indexes(shared, log, base).await;
     log.index_saved.set(entries);
-    unlock(shared, log);
-    result
+    alone(shared, log, write_indexes(shared, log, base)).await
 }
 
 /// Keeps the memory of sealed segments' indexes bounded: only the newest of them stays.
@@ -414,15 +419,10 @@ fn forget_older_indexes(log: &LogState, newest: Offset) {
 
 /// Writes everything to the files, the last partial block too, and cuts the active one to its size.
 pub(super) async fn finish(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
-    if !lock(shared, log).await {
-        return shared.check();
-    }
-    let result = finish_locked(shared, log).await;
-    unlock(shared, log);
-    result
+    alone(shared, log, finish_alone(shared, log)).await
 }
 
-async fn finish_locked(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
+async fn finish_alone(shared: &Rc<Shared>, log: &Rc<LogState>) -> Result<(), StorageError> {
     write_blocks(shared, log, None).await?;
     let (base, size) = {
         let log = log.log.borrow();

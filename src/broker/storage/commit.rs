@@ -115,11 +115,14 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
         .map(|at| frame::frame_bytes(at.head.len as usize))
         .sum();
     let padded = bytes.next_multiple_of(BLOCK);
-    let (file, position, generation) = shared
-        .extents
-        .place(padded as u64, sequence)
-        .await
-        .map_err(io("extend"))?;
+    if !shared.extents.fits(padded as u64) {
+        // So that a flush of the extent in use makes all commits durable.
+        let full = shared.extents.current_file();
+        flush::confirmed(shared, "flush", full.fdatasync()).await?;
+        let next = shared.extents.go_on(padded as u64, sequence).await;
+        next.map_err(io("extend"))?;
+    }
+    let (file, position, generation) = shared.extents.place(padded as u64, sequence);
     let head = CommitHead {
         generation,
         sequence,
@@ -129,9 +132,8 @@ async fn commit(shared: &Rc<Shared>) -> Result<(), StorageError> {
     let flush = frames.iter().any(|frame| frame.flush) || flush::is_due(shared, padded);
     let content = encode(shared, &head, &frames, padded);
     if flush {
-        file.write_at_flushed(content, position)
-            .await
-            .map_err(io("write to"))?;
+        let written = file.write_at_flushed(content, position);
+        flush::confirmed(shared, "write to", written).await?;
     } else {
         file.write_at(content, position)
             .await

@@ -83,31 +83,36 @@ impl Extents {
         })
     }
 
-    /// Where a commit of `len` bytes numbered `sequence` goes. A full extent is flushed before the
-    /// next is used, so that a flush of the current one makes all commits durable.
-    pub async fn place(&self, len: u64, sequence: u64) -> io::Result<(DirectFile, u64, u64)> {
-        let fits = self.used.get() + len <= self.current.borrow().size;
-        if !fits {
-            let old = self.current.borrow().clone();
-            old.file.fdatasync().await?;
-            let next = self.take_spare(len).await?;
-            let generation = self.next_generation.get();
-            let same = u64::from(crate::bugs::reuses_generations());
-            self.next_generation.set(generation + 1 - same);
-            let next = Extent {
-                generation,
-                first: sequence,
-                last: sequence,
-                ..next
-            };
-            self.full.borrow_mut().push_back(self.current.replace(next));
-            self.used.set(0);
-        }
+    /// Whether a commit of `len` bytes fits into the extent in use.
+    pub fn fits(&self, len: u64) -> bool {
+        self.used.get() + len <= self.current.borrow().size
+    }
+
+    /// Goes on in another extent, which has room for the commit of `len` bytes numbered `sequence`. The
+    /// caller has flushed the one in use.
+    pub async fn go_on(&self, len: u64, sequence: u64) -> io::Result<()> {
+        let next = self.take_spare(len).await?;
+        let generation = self.next_generation.get();
+        let same = u64::from(crate::bugs::reuses_generations());
+        self.next_generation.set(generation + 1 - same);
+        let next = Extent {
+            generation,
+            first: sequence,
+            last: sequence,
+            ..next
+        };
+        self.full.borrow_mut().push_back(self.current.replace(next));
+        self.used.set(0);
+        Ok(())
+    }
+
+    /// Where the commit numbered `sequence` goes, whose `len` bytes fit.
+    pub fn place(&self, len: u64, sequence: u64) -> (DirectFile, u64, u64) {
         let mut current = self.current.borrow_mut();
         current.last = sequence;
         let position = self.used.get();
         self.used.set(position + len);
-        Ok((current.file.clone(), position, current.generation))
+        (current.file.clone(), position, current.generation)
     }
 
     /// The file that holds the newest commits.

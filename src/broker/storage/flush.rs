@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,6 +32,11 @@ pub(super) struct Flusher {
     pub armed: Cell<bool>,
     /// A flush has been asked for, or the storage failed or stopped.
     pub changed: Signal,
+    /// Flushes that have begun, and the numbers of those that have not ended, from 1.
+    begun: Cell<u64>,
+    under_way: RefCell<Vec<u64>>,
+    /// A flush has ended.
+    ended: Signal,
 }
 
 /// How far the write-ahead log was written at some moment: a flush that begins then, or a later one,
@@ -67,10 +73,8 @@ pub(super) async fn run(shared: Rc<Shared>) {
         }
         // Before it begins: what is written from now on asks for the next one.
         shared.flusher.wanted.set(false);
-        if let Err(error) = flush(&shared).await {
-            shared.fail(&error);
-            return;
-        }
+        // Who fails has said so to all.
+        drop(flush(&shared).await);
     }
 }
 
@@ -80,11 +84,36 @@ async fn flush(shared: &Shared) -> Result<(), StorageError> {
         return Ok(());
     }
     // Every extent before the current one was flushed before that was used.
-    let flushed = shared.extents.current_file().fdatasync().await;
-    flushed.map_err(|source| StorageError::io("flush", &shared.wal_dir, source))?;
-    shared.check_failed()?;
+    let file = shared.extents.current_file();
+    confirmed(shared, "flush", file.fdatasync()).await?;
     covers(shared, reach);
     Ok(())
+}
+
+/// A flush of the write-ahead log. That it ended well counts once all that were under way with it have ended
+/// well too: one that fails may have lost what this one then found no longer to be done.
+pub(super) async fn confirmed(
+    shared: &Shared,
+    doing: &'static str,
+    flush: impl Future<Output = io::Result<()>>,
+) -> Result<(), StorageError> {
+    let flusher = &shared.flusher;
+    let number = flusher.begun.get() + 1;
+    flusher.begun.set(number);
+    flusher.under_way.borrow_mut().push(number);
+    let flushed = flush.await;
+    flusher.under_way.borrow_mut().retain(|it| *it != number);
+    let failed = flushed.map_err(|source| StorageError::io(doing, &shared.wal_dir, source));
+    if let Err(error) = &failed {
+        shared.fail(error);
+    }
+    let with_it = flusher.begun.get();
+    flusher.ended.notify();
+    let under_way = || flusher.under_way.borrow().iter().any(|it| *it <= with_it);
+    let settled = || shared.has_failed() || !under_way();
+    flusher.ended.until(settled).await;
+    failed?;
+    shared.check_failed()
 }
 
 /// A flush has completed that began when the log was written so far.
@@ -141,4 +170,56 @@ pub(super) fn consider(shared: &Rc<Shared>) {
 /// Bytes that were written and that no flush has covered.
 fn unflushed_bytes(shared: &Shared) -> u64 {
     shared.flusher.bytes_written.get() - shared.flusher.bytes_durable.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::harness::{TempDir, opened, run};
+    use super::*;
+
+    /// All that can go on has.
+    async fn settled() {
+        for _ in 0..10 {
+            reactor::yield_now().await;
+        }
+    }
+
+    /// Begins two flushes; the second ends well first, then the first as it is told. What became of the second.
+    fn beside_one_that(ends: io::Result<()>) -> Result<(), String> {
+        let dir = TempDir::new();
+        let path = dir.0.clone();
+        run(move |reactor| async move {
+            let storage = opened(&reactor, &path).await;
+            let shared = storage.shared.clone();
+            let goes_on = Rc::new(Signal::default());
+            let (beside, until) = (shared.clone(), goes_on.clone());
+            reactor::spawn(async move {
+                let flush = async {
+                    until.until_notified().await;
+                    ends
+                };
+                drop(confirmed(&beside, "flush", flush).await);
+            });
+            settled().await;
+            let answered = Rc::new(RefCell::new(None));
+            let (beside, answer) = (shared.clone(), answered.clone());
+            reactor::spawn(async move {
+                let flushed = confirmed(&beside, "flush", async { Ok(()) }).await;
+                *answer.borrow_mut() = Some(flushed.map_err(|error| error.to_string()));
+            });
+            settled().await;
+            assert!(answered.borrow().is_none(), "the first may yet fail");
+            goes_on.notify();
+            settled().await;
+            answered.take().expect("an answer")
+        })
+    }
+
+    #[test]
+    fn a_flush_that_ends_well_beside_one_that_fails_proves_nothing() {
+        assert_eq!(beside_one_that(Ok(())), Ok(()));
+        let failed = beside_one_that(Err(io::Error::other("the disk is gone")));
+        let error = failed.expect_err("what the first lost, the second did not write");
+        assert!(error.contains("the disk is gone"), "{error}");
+    }
 }
