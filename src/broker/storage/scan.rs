@@ -75,7 +75,11 @@ pub(super) fn rebuild(
 }
 
 /// The batch at a position, checked; `None` at the file's end or where only zeros follow.
-fn batch_at(source: &File, at: u64, len: u64) -> Result<Option<(BatchHeader, Vec<u8>)>, String> {
+fn batch_at(
+    source: &impl FileExt,
+    at: u64,
+    len: u64,
+) -> Result<Option<(BatchHeader, Vec<u8>)>, String> {
     if at == len {
         return Ok(None);
     }
@@ -96,6 +100,10 @@ fn batch_at(source: &File, at: u64, len: u64) -> Result<Option<(BatchHeader, Vec
     }
     let mut batch = vec![0; header.len as usize];
     source.read_exact_at(&mut batch, at).map_err(io)?;
+    // The checksum leaves out what comes before it.
+    if !batch.starts_with(&head) {
+        return Err(wrong("a batch is read differently each time"));
+    }
     if crc32c::crc32c(&batch[CHECKSUM_START..]) != header.checksum {
         return Err(wrong("a batch has a wrong checksum"));
     }
@@ -103,7 +111,7 @@ fn batch_at(source: &File, at: u64, len: u64) -> Result<Option<(BatchHeader, Vec
 }
 
 /// Whether a file holds nothing but zeros from a position on.
-fn only_zeros(source: &File, from: u64, len: u64) -> io::Result<bool> {
+fn only_zeros(source: &impl FileExt, from: u64, len: u64) -> io::Result<bool> {
     let mut piece = vec![0; ZEROS_READ_BYTES];
     let mut at = from;
     while at < len {
@@ -116,4 +124,57 @@ fn only_zeros(source: &File, from: u64, len: u64) -> io::Result<bool> {
         at += piece.len() as u64;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A file that is right, but for its bytes of which the first read is wrong in this one.
+    struct Misread {
+        content: Vec<u8>,
+        wrong_at: Option<usize>,
+        reads: Cell<u32>,
+    }
+
+    impl FileExt for Misread {
+        fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+            let from = &self.content[at as usize..];
+            let len = into.len().min(from.len());
+            into[..len].copy_from_slice(&from[..len]);
+            self.reads.set(self.reads.get() + 1);
+            if let (Some(wrong), 1) = (self.wrong_at, self.reads.get()) {
+                into[wrong] ^= 1;
+            }
+            Ok(len)
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            unreachable!("nothing writes")
+        }
+    }
+
+    fn read(wrong_at: Option<usize>) -> Result<Option<(BatchHeader, Vec<u8>)>, String> {
+        let content = crate::storage::tests::harness::batch(3, 0, b"value");
+        let len = content.len() as u64;
+        let reads = Cell::new(0);
+        let file = Misread {
+            content,
+            wrong_at,
+            reads,
+        };
+        batch_at(&file, 0, len)
+    }
+
+    #[test]
+    fn a_header_misread_once_where_no_checksum_covers_it_is_not_believed() {
+        assert!(read(None).is_ok_and(|found| found.is_some()));
+        // The base offset and the leader epoch.
+        for wrong_at in [7, 15] {
+            let why = read(Some(wrong_at)).expect_err("two reads that differ");
+            assert_eq!(why, "a batch is read differently each time at position 0");
+        }
+    }
 }

@@ -1,10 +1,14 @@
 //! Reads a segment batch by batch, each checked before anybody looks into it: what is copied from it, what an
 //! index is made of, what a look-up answers. Knows nothing of records.
 
+use std::collections::VecDeque;
+use std::mem;
+
 use bytes::Bytes;
 use logic::ids::Offset;
 use logic::log::header::{BatchHeader, CHECKSUM_START, NoHeader};
 use logic::log::order::Order;
+use reactor::Slice;
 
 use super::StorageError;
 use super::append::Log;
@@ -16,11 +20,16 @@ pub(super) struct Source<'a> {
     base: Offset,
     /// Where it began.
     from: u32,
-    /// The position of the window's first byte.
+    /// The position of the next batch.
     at: u32,
     /// What is read at once; a larger batch is read whole.
     window_bytes: u32,
-    window: Bytes,
+    /// Batches that were read and checked together.
+    ready: VecDeque<Batch>,
+    /// What was read behind them: a part of a batch.
+    rest: Bytes,
+    /// What is wrong behind them.
+    fault: Option<String>,
     order: Order,
 }
 
@@ -41,62 +50,101 @@ impl<'a> Source<'a> {
             from: position,
             at: position,
             window_bytes,
-            window: Bytes::new(),
+            ready: VecDeque::new(),
+            rest: Bytes::new(),
+            fault: None,
             order: serve::order(&log.state, base),
         }
     }
 
     /// The next batch; `None` at the segment's end.
     pub async fn next(&mut self) -> Result<Option<Batch>, StorageError> {
-        let mut read_bytes = 0;
         loop {
-            let wanted = match BatchHeader::read(&self.window) {
-                Ok(header) if header.len as usize <= self.window.len() => {
-                    return self.take(header, read_bytes).await.map(Some);
-                }
-                Ok(header) => header.len.max(self.window_bytes),
-                Err(NoHeader::Short) => self.window_bytes,
-                Err(reason) => return self.damaged(&format!("no batch: {reason:?}")).await,
-            };
-            let log = &self.log.state.log;
-            let size = log.borrow().segment(self.base).map(|at| at.size);
-            if self.at >= size.ok_or(StorageError::Closed)? {
+            if let Some(batch) = self.ready.pop_front() {
+                self.at = self.at.saturating_add(batch.header.len);
+                return Ok(Some(batch));
+            }
+            if let Some(what) = self.fault.take() {
+                return self.damaged(what).await;
+            }
+            if self.at >= self.size()? {
                 return Ok(None);
             }
-            // What is in memory comes without waiting.
-            reactor::yield_now().await;
-            let more = self.log.fetch(self.base, self.at, wanted).await?;
-            if more.len() <= self.window.len() {
-                return self.damaged("a batch is cut off").await;
-            }
-            read_bytes += more.len() - self.window.len();
-            self.window = more;
+            self.fill().await?;
         }
     }
 
-    async fn take(
-        &mut self,
-        header: BatchHeader,
-        read_bytes: usize,
-    ) -> Result<Batch, StorageError> {
-        let bytes = self.window.split_to(header.len as usize);
+    fn size(&self) -> Result<u32, StorageError> {
+        let log = self.log.state.log.borrow();
+        let segment = log.segment(self.base).ok_or(StorageError::Closed)?;
+        Ok(segment.size)
+    }
+
+    /// Reads on, and checks all whole batches of what it read. Batches are handed out up to what is wrong, unless
+    /// offsets are missing between them: then they may be another log's, read in place of this one's.
+    async fn fill(&mut self) -> Result<(), StorageError> {
+        let wanted = match BatchHeader::read(&self.rest) {
+            Ok(header) => header.len.max(self.window_bytes),
+            Err(_) => self.window_bytes,
+        };
+        // What is in memory comes without waiting.
+        reactor::yield_now().await;
+        let had = self.rest.len();
+        self.rest = self.log.fetch(self.base, self.at, wanted).await?;
+        let mut read_bytes = self.rest.len().saturating_sub(had);
+        let mut position = self.at;
+        let mut gap = false;
+        let slice = Slice::new();
+        let wrong = loop {
+            let end = self.order.end();
+            match self.check() {
+                Ok(Some(mut batch)) => {
+                    gap |= batch.header.base_offset != end;
+                    batch.read_bytes = mem::take(&mut read_bytes);
+                    position = position.saturating_add(batch.header.len);
+                    self.ready.push_back(batch);
+                }
+                Ok(None) if self.rest.is_empty() && !self.ready.is_empty() => return Ok(()),
+                Ok(None) => {
+                    let read = position.saturating_add(self.rest.len() as u32);
+                    let more = self.rest.len() > had || !self.ready.is_empty();
+                    if more && read < self.size()? {
+                        return Ok(());
+                    }
+                    break "a batch is cut off".to_string();
+                }
+                Err(what) => break what,
+            }
+            slice.pass().await;
+        };
+        self.fault = Some(format!("{wrong} at position {position}"));
+        if gap {
+            self.ready.clear();
+        }
+        Ok(())
+    }
+
+    /// The first batch of what was read, if it is whole.
+    fn check(&mut self) -> Result<Option<Batch>, String> {
+        let header = match BatchHeader::read(&self.rest) {
+            Ok(header) if header.len as usize <= self.rest.len() => header,
+            Ok(_) | Err(NoHeader::Short) => return Ok(None),
+            Err(reason) => return Err(format!("no batch: {reason:?}")),
+        };
+        let bytes = self.rest.split_to(header.len as usize);
         if crc32c::crc32c(&bytes[CHECKSUM_START..]) != header.checksum {
-            return self.damaged("a batch has a wrong checksum").await;
+            return Err("a batch has a wrong checksum".into());
         }
-        if let Err(what) = serve::follow(&self.log.state, &mut self.order, &header) {
-            return self.damaged(&what).await;
-        }
-        self.at = self.at.saturating_add(header.len);
-        Ok(Batch {
+        serve::follow(&self.log.state, &mut self.order, &header)?;
+        Ok(Some(Batch {
             header,
             bytes,
-            read_bytes,
-        })
+            read_bytes: 0,
+        }))
     }
 
-    async fn damaged<T>(&self, what: &str) -> Result<T, StorageError> {
-        let what = format!("{what} at position {}", self.at);
-        let seen = self.window_bytes.max(self.window.len() as u32);
+    async fn damaged<T>(&self, what: String) -> Result<T, StorageError> {
+        let seen = self.window_bytes.max(self.rest.len() as u32);
         // All of it: that this batch does not follow may be the fault of one before it.
         let range = self.from..self.at.saturating_add(seen);
         self.log.judge(self.base, range, Err(what)).await

@@ -90,6 +90,30 @@ fn what_is_wrong_in_a_file_is_refused_and_what_is_right_beside_it_served() {
 }
 
 #[test]
+fn a_look_up_answers_up_to_what_is_wrong_unless_offsets_are_missing_before_it() {
+    // In a record of the third batch; in the second one's base offset, which leaves a gap before it.
+    for (batch, wrong_at, refused) in [(2, 200, false), (1, 7, true)] {
+        let (dir, all) = sealed_segments();
+        let path = first_segment(&dir.0, "log");
+        let mut bytes = fs::read(&path).expect("a segment");
+        bytes[batch * all.len() / BATCHES + wrong_at] ^= 2;
+        fs::write(&path, bytes).expect("written");
+        reopened(&dir, move |_, log| async move {
+            for (time, offset) in [(2, 2), (5, 9)] {
+                let found = log
+                    .offset_for_timestamp(Timestamp(time), log.log_end())
+                    .await;
+                match found {
+                    Err(StorageError::Damaged { .. }) if refused => {}
+                    Ok(Some((_, found, _))) if !refused => assert_eq!(found, Offset(offset)),
+                    other => panic!("batch {batch}, time {time}: {other:?}"),
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn a_header_that_goes_wrong_in_a_range_that_was_sound_is_refused_and_nothing_served_by_it() {
     // A length that is shorter, a base offset beyond the log's end, one that is lower.
     for (wrong_at, wrong) in [(11, 1), (5, 1), (7, 4)] {
