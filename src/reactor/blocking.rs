@@ -2,12 +2,14 @@
 //! of what the work is. A door, like [`crate::file`]: a simulated disk stands behind another of the same
 //! name.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::SystemTime;
+
+use rustix::fs::Advice;
 
 pub use std::fs;
 pub use std::os::unix::fs::FileExt;
@@ -39,6 +41,16 @@ pub fn detached(work: impl FnOnce() + Send + 'static) {
         Some(worker) => drop(worker.send(Box::new(work))),
         None => eprintln!("warning: no thread for work in the background; the next start does it"),
     }
+}
+
+/// The first bytes of a file, `bytes_max` at most, from the disk itself, also where they were read before. What was
+/// not flushed comes from memory.
+pub fn read_anew(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+    let mut content = Vec::new();
+    file.take(bytes_max).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Sets when a file was last changed.

@@ -240,7 +240,19 @@ struct ReadWal {
 struct Content {
     /// In order, each with its commit's number.
     frames: Vec<(u64, FrameHead, Bytes)>,
+    /// The generation of the extent that holds the last of them.
+    end: Option<u64>,
     lost: Vec<Lost>,
+}
+
+impl Content {
+    /// Whether an extent is to be read once more. A commit that is misread looks like one that was never flushed,
+    /// and nothing later needs to say that it was: where a log seems to end, or something to be lost, the disk is
+    /// asked twice.
+    fn is_in_doubt(&self, generation: Option<u64>) -> bool {
+        let known = generation.zip(self.end).filter(|_| self.lost.is_empty());
+        known.is_none_or(|(generation, end)| generation >= end)
+    }
 }
 
 /// Commits that were durable and are not there.
@@ -267,24 +279,38 @@ fn read_all(directories: &[(u64, WalId, PathBuf)]) -> Result<Vec<ReadWal>, Stora
 }
 
 fn read_wal(directory: &Path, wal: WalId) -> io::Result<ReadWal> {
-    let mut extents = Vec::new();
-    for path in needed_extents(directory, wal)? {
-        let content = Bytes::from(fs::read(&path)?);
+    let extents = needed_extents(directory, wal)?;
+    let mut contents = Vec::new();
+    for (_, path) in &extents {
+        let content = Bytes::from(fs::read(path)?);
         // What is read may only be in a cache yet; it is about to be served as durable.
-        fs::File::open(&path)?.sync_data()?;
-        extents.push(content);
+        fs::File::open(path)?.sync_data()?;
+        contents.push(content);
     }
-    let bytes = extents.iter().map(|extent| extent.len() as u64).sum();
+    let bytes = contents.iter().map(|content| content.len() as u64).sum();
+    let mut content = replayable(&contents, wal);
+    let mut again = Vec::new();
+    for ((generation, path), first) in extents.iter().zip(&contents) {
+        if content.is_in_doubt(*generation) {
+            let second = Bytes::from(blocking::read_anew(path, u64::MAX)?);
+            again.extend((second != *first).then_some(second));
+        }
+    }
+    if !again.is_empty() {
+        contents.extend(again);
+        content = replayable(&contents, wal);
+    }
     Ok(ReadWal {
         directory: directory.to_owned(),
         bytes,
-        content: replayable(&extents, wal),
+        content,
     })
 }
 
-/// The extents that may hold a needed commit. Left out are emptied ones that wait for reuse: those
-/// whose successor begins at or below the first commit that the newest extent says is needed.
-fn needed_extents(directory: &Path, wal: WalId) -> io::Result<Vec<PathBuf>> {
+/// The extents that may hold a needed commit, with their generations where they say so. Left out are emptied
+/// ones that wait for reuse: those whose successor begins at or below the first commit that the newest extent
+/// says is needed.
+fn needed_extents(directory: &Path, wal: WalId) -> io::Result<Vec<(Option<u64>, PathBuf)>> {
     let mut needed = Vec::new();
     let mut used: Vec<(CommitHead, PathBuf)> = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -299,7 +325,7 @@ fn needed_extents(directory: &Path, wal: WalId) -> io::Result<Vec<PathBuf>> {
         match frame::peek(&start, wal) {
             Some(head) => used.push((head, path)),
             // Never used, or its first commit is torn: only all of it can tell.
-            None => needed.push(path),
+            None => needed.push((None, path)),
         }
     }
     used.sort_by_key(|(head, _)| head.generation);
@@ -314,12 +340,13 @@ fn needed_extents(directory: &Path, wal: WalId) -> io::Result<Vec<PathBuf>> {
         .max()
         .unwrap_or(0);
     let successors: Vec<u64> = used.iter().skip(1).map(|(head, _)| head.sequence).collect();
-    for (number, (_, path)) in used.into_iter().enumerate() {
-        if successors
-            .get(number)
-            .is_none_or(|successor| *successor > first)
-        {
-            needed.push(path);
+    for (number, (head, path)) in used.into_iter().enumerate() {
+        let successor = successors.get(number);
+        if successor.is_none_or(|successor| *successor > first) {
+            needed.push((Some(head.generation), path));
+        } else if frame::peek(&blocking::read_anew(&path, BLOCK as u64)?, wal) != Some(head) {
+            // It was misread: any of it may count.
+            needed.push((None, path));
         }
     }
     Ok(needed)
@@ -336,6 +363,7 @@ fn replayable(extents: &[Bytes], wal: WalId) -> Content {
     let mut content = Content::default();
     for at in chain.replay {
         let (found, bytes, commit) = &commits[at];
+        content.end = Some(found.generation);
         for frame in &commit.frames {
             let payload = bytes.slice(frame.payload.clone());
             content.frames.push((found.sequence, frame.head, payload));

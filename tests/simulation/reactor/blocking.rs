@@ -1,6 +1,7 @@
 //! Work that waits for the simulated disk: the reactor's `blocking` by name and meaning, with as much of
 //! `std::fs` as storage uses.
 
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::world::{PowerCut, current};
@@ -27,6 +28,18 @@ pub fn set_modified(path: &std::path::Path, time: std::time::SystemTime) -> std:
     let nanos = since.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
     world.disk().set_changed_at(file, nanos);
     Ok(())
+}
+
+/// The first bytes of a file, `bytes_max` at most, asked for once more.
+///
+/// # Errors
+/// When it is not there or cannot be read.
+pub fn read_anew(path: &std::path::Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    fs::File::open(path)?
+        .take(bytes_max)
+        .read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// What the machine says is free.

@@ -2,7 +2,6 @@
 //! names are `names`' affair.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -51,10 +50,6 @@ struct File {
     changed_at: u64,
     /// Room was allocated ahead of what is in it.
     extended: bool,
-    /// What the last flush has covered is there once only, with nothing yet that says it was: a
-    /// write-ahead log's newest commits.
-    newest_single: bool,
-    newest: Vec<Range<usize>>,
 }
 
 /// All files.
@@ -64,12 +59,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes an empty file. With `newest_single` nothing on the disk vouches for what its last flush covered.
-    pub fn create(&mut self, newest_single: bool) -> FileId {
-        self.files.push(File {
-            newest_single,
-            ..File::default()
-        });
+    /// Makes an empty file.
+    pub fn create(&mut self) -> FileId {
+        self.files.push(File::default());
         self.files.len() - 1
     }
 
@@ -91,13 +83,6 @@ impl Disk {
     /// Whether room was allocated ahead.
     pub fn is_extended(&self, file: FileId) -> bool {
         self.files[file].extended
-    }
-
-    /// Whether these bytes are there once only, with nothing that says what they were.
-    pub fn has_single_copy(&self, file: FileId, range: &Range<usize>) -> bool {
-        let file = &self.files[file];
-        let meets = |it: &Range<usize>| it.start < range.end && range.start < it.end;
-        file.newest_single && file.newest.iter().any(meets)
     }
 
     /// Fills `sector` with bytes of some place in one of these files.
@@ -171,7 +156,6 @@ impl Disk {
     /// A flush that covers all changes before this one is complete.
     pub fn flushed(&mut self, file: FileId, before: u64) {
         let file = &mut self.files[file];
-        let mut covered = Vec::new();
         while file.changes.front().is_some_and(|(at, _)| *at < before) {
             let Some((_, change)) = file.changes.pop_front() else {
                 break;
@@ -184,7 +168,6 @@ impl Disk {
                     done: true,
                 } => {
                     let end = position + bytes.len();
-                    covered.push(position..end);
                     file.set_durable_len(file.durable.len().max(end));
                     file.durable[position..end].copy_from_slice(&bytes);
                     let sectors = position / SECTOR..end.div_ceil(SECTOR);
@@ -192,9 +175,6 @@ impl Disk {
                 }
                 Change::Write { done: false, .. } => {}
             }
-        }
-        if !covered.is_empty() {
-            file.newest = covered;
         }
     }
 

@@ -625,7 +625,7 @@ impl World {
                 len,
             } => {
                 let bytes = self.disk().read(*file, *position, *len).to_vec();
-                let bytes = self.misread(*file, *position, bytes);
+                let bytes = self.misread(*position, bytes);
                 Ok(Given::Bytes(bytes.into()))
             }
             Operation::FlushDirectory(path) => {
@@ -647,7 +647,7 @@ impl World {
     }
 
     /// The bytes that are read, or others when a read is to go wrong.
-    fn misread(&self, file: FileId, position: usize, mut bytes: Vec<u8>) -> Vec<u8> {
+    fn misread(&self, position: usize, mut bytes: Vec<u8>) -> Vec<u8> {
         let wanted = self.inner.faults.borrow().misread_at;
         let due = wanted.filter(|(at, _)| self.operations() >= *at);
         let Some((_, how)) = due.filter(|_| !bytes.is_empty()) else {
@@ -657,10 +657,6 @@ impl World {
         let begins = (position + at) / SECTOR * SECTOR;
         let ends = begins + SECTOR - position;
         let sector = begins.saturating_sub(position)..ends.min(bytes.len());
-        let single = position + sector.start..position + sector.end;
-        if self.disk().has_single_copy(file, &single) {
-            return bytes;
-        }
         match how {
             Misread::Flipped => bytes[at] ^= 1 << self.below(8),
             Misread::Zeros => bytes[sector].fill(0),
@@ -691,8 +687,7 @@ impl World {
         let found = self.names().file(path);
         match found {
             Err(error) if error.kind() == io::ErrorKind::NotFound && create => {
-                let single = path.extension().is_some_and(|ending| ending == "extent");
-                let file = self.disk().create(single);
+                let file = self.disk().create();
                 self.names().set(path, file)?;
                 Ok(file)
             }
